@@ -47,7 +47,7 @@ def approver(signed_in: TestClient, platform: results.Platform, monkeypatch: pyt
 
     class Waiting(results.Unsigned):
         def of_date(self, sync: str, day: date) -> tuple[SignOff, ...]:
-            return (sign_off(),)
+            return (sign_off(preparer="bob", prepared_reason="a posting was missing"),)
 
     monkeypatch.setattr(parts, "signatures", lambda: nullcontext(Waiting()))
     monkeypatch.setattr(parts, "late_postings", lambda: nullcontext(results.Unsigned()))
@@ -138,6 +138,13 @@ def test_files_of_the_page_are_in_the_zone_of_the_sync(approver: TestClient, pla
     (document,) = json.loads(approver.get("/export.json", params=OF_DAY).text)
     assert document["position_time"] == row["position_time"]
     assert document["sign_off"]["prepared_at"] == row["position_time"]
+
+
+def test_the_reason_of_a_version_stands_beside_who_has_asked_for_it(approver: TestClient) -> None:
+    text = date_page(approver)
+    (prepared,) = re.findall(r"<tr><td>prepared</td>.*?</tr>", text)
+    cells = [re.sub(r"<[^>]*>", "", one) for one in re.findall(r"<td>(.*?)</td>", prepared)]
+    assert (cells[1], cells[3], cells[4:]) == ("bob", "a posting was missing", ["MATCH", HASH])
 
 
 def test_a_partial_take_says_for_which_tables_it_shows_the_level(

@@ -15,7 +15,7 @@ from seamline.domain.audit import FROM_PAGE, Act, Kind, Subject, verdict_hash
 from seamline.domain.break_work import Doing, Order
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
 from seamline.domain.errors import Refused
-from seamline.domain.runs import ASKED_BY, Cut, Reconciliation, RunState, Scope
+from seamline.domain.runs import ASKED_BY, REASON, Cut, Reconciliation, RunState, Scope
 from seamline.domain.sign_off import ReasonRequired, SignOff, SignOrder, SignState
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
@@ -77,6 +77,7 @@ def publish(
     verdict: Verdict = Verdict.MATCH,
     *,
     by: str = "",
+    reason: str = "",
     evidence: Mapping[str, Any] = MappingProxyType({}),
     **cut: Any,
 ) -> Take:
@@ -84,6 +85,7 @@ def publish(
     day = made.business_date
     store.start_run(run_id=run_id, sync=made.sync, kind="nightly", plan_json=plan_to_json(plan()), business_date=day)
     store.put_result(run_id, ASKED_BY, by)
+    store.put_result(run_id, REASON, reason)
     found_then = found(run_id, verdict)
     store.save_reconciliation(replace(found_then, business_date=day, evidence={**found_then.evidence, **evidence}))
     store.save_cut(made)
@@ -116,10 +118,11 @@ def test_a_published_cut_is_prepared_by_who_asked_for_its_run_and_waits_for_a_si
     store: PlatformStore, signatures: PlatformSignatures
 ) -> None:
     publish(store)
-    publish(store, "r2", by="ann", business_date=date(2026, 3, 2))
+    publish(store, "r2", by="ann", reason="a posting was missing", business_date=date(2026, 3, 2))
     newest, first = signatures.kept(["settlement"])
     assert (first.state, first.preparer, first.waits) == (SignState.PREPARED, "scheduler", True)
     assert (newest.preparer, newest.business_date) == ("ann", date(2026, 3, 2))
+    assert (newest.prepared_reason, first.prepared_reason) == ("a posting was missing", "")
     assert first.verdict_hash == verdict_hash(found())
     assert signatures.kept(["other"]) == ()
 

@@ -260,3 +260,21 @@ def test_a_csv_has_the_sign_off_and_the_zone_of_the_sync() -> None:
     (document,) = documents.to_json([cut(MATCH)], [], levels={}, sign_offs=[sign], zone=zone)
     assert document["position_time"] == found["position_time"]
     assert document["sign_off"]["acts"][0]["at"] == found["sign_off_at"]
+
+
+def test_the_reason_with_which_a_version_was_made_stands_beside_who_has_prepared_it() -> None:
+    """The cell was empty: only the page of the run had the reason."""
+    why = "a posting was missing"
+    sign = SignOff(
+        "settlement", "warehouse", TODAY, 1, 1, "r", Verdict.MATCH, partial=False, verdict_hash="h", preparer="ann",
+        prepared_at=MOMENT, prepared_reason=why,
+    )  # fmt: skip
+    found = report_of("settlement", [cut(MATCH)], zone=UTC, sign_offs=[sign])
+    (block,) = [one for one in found.blocks if one.title == "Sign-off"]
+    prepared, waits = (dict(zip(block.columns, row.cells, strict=True)) for row in block.rows)
+    assert (prepared["sign-off"], prepared["who"], prepared["reason"]) == ("prepared", "ann", why)
+    assert waits["reason"] is None
+    row = next(csv.DictReader(io.StringIO(lines.to_csv([cut(MATCH)], (), sign_offs=[sign]))))
+    assert (row["prepared_reason"], row["sign_off_reason"]) == (why, "")
+    (document,) = documents.to_json([cut(MATCH)], [], levels={}, sign_offs=[sign])
+    assert document["sign_off"]["prepared_reason"] == why

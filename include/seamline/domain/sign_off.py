@@ -92,7 +92,7 @@ class SignOff:
     """Of one version of a business date in one destination.
 
     `in_force`: the version that readers see. `verdict_hash`: of the verdict as the log of acts has it now. `preparer`:
-    who asked for the run, or the scheduler. `acts`: on this version, the oldest first. `earlier`: the newest signature
+    who asked for the run, or the scheduler; `prepared_reason`: why, "" where nobody has said it. `acts`: on this version, the oldest first. `earlier`: the newest signature
     of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired. `late`: tables of which the
     source holds other rows since this version, as a later night has found. `later`: how
     the newest run stands that began after that of this version and is about the date too; None where there is none.
@@ -120,6 +120,7 @@ class SignOff:
     watch: StreamWatch | None = None
     checks: str = ""
     left_out: LeftOut | None = None
+    prepared_reason: str = ""
 
     @property
     def state(self) -> SignState:

@@ -42,6 +42,7 @@ with take as (
 select take.*, max(version) over (partition by sync, destination, business_date) as in_force,
     coalesce((select nullif(person(result->>'asked_by'), '')
         from run where run.run_id = take.run_id), %(scheduler)s) as preparer,
+    coalesce((select result->>'reason' from run where run.run_id = take.run_id), '') as prepared_reason,
     coalesce((select document::json->>'hash' from audit_entry entry where entry.run_id = take.run_id
         and entry.destination = take.destination and entry.scope = 'cut' and entry.kind = any(%(kinds)s)
         order by number desc limit 1), '') as verdict_hash,
@@ -231,6 +232,7 @@ def _sign_off(row: Mapping[str, Any], acts: Sequence[Signature], late: Sequence[
         verdict_hash=row["verdict_hash"],
         checks=row["checks"],
         preparer=row["preparer"],
+        prepared_reason=row["prepared_reason"],
         prepared_at=row["saved_at"],
         acts=tuple(one for one in acts if one.version == version),
         earlier=standing[-1] if standing else None,

@@ -456,7 +456,8 @@ def _sign_off(part: _Part, of_takes: Mapping[tuple[str, str], SignOff]) -> Itera
     one = of_takes.get((part.cut.run_id, part.cut.destination)) if part.cut else None
     if one is None:
         return
-    yield Row((*part.about, one.version, "prepared", one.preparer, one.prepared_at, None, one.verdict_hash or None))
+    why, seen = one.prepared_reason or None, one.verdict_hash or None
+    yield Row((*part.about, one.version, "prepared", one.preparer, one.prepared_at, why, seen))
     for act in one.acts:
         word = "re-opened" if act.act is SignAct.REOPENED else "signed"
         yield Row((*part.about, act.version, word, act.who, act.at, act.reason or None, act.verdict_hash))

@@ -83,6 +83,7 @@ def _sign_off_json(one: SignOff | None) -> dict[str, Any] | None:
         "in_force": one.in_force,
         "prepared_by": one.preparer,
         "prepared_at": one.prepared_at,
+        "prepared_reason": one.prepared_reason,
         "verdict_hash": one.verdict_hash,
         "acts": acts,
         "late": one.late_in_words,

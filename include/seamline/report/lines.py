@@ -23,6 +23,7 @@ _COLUMNS = (
     "source_rows", "destination_rows", "column", "group", "source_sum", "destination_sum", "breaks", "signed_by",
     "after_cut_of", "row_kind", "difference", "break_id", "break_type", "key", "source_value", "destination_value",
     "altered", "sign_off", "sign_off_by", "sign_off_at", "sign_off_reason", "sign_off_verdict_hash",
+    "prepared_reason",
 )  # fmt: skip
 # A spreadsheet takes a cell that begins so for a formula, unless it is a number.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -95,8 +96,12 @@ def _cut_head(state: CutState, sign: SignOff | None, zone: tzinfo) -> tuple[dict
 
 
 def _signed(sign: SignOff, zone: tzinfo) -> dict[str, Any]:
-    """`sign_off`: whether a person has signed the version, and whether that stands."""
-    head = {"sign_off": sign.state.value, "sign_off_verdict_hash": sign.verdict_hash}
+    """`sign_off`: whether a person has signed the version, and whether that stands. `prepared_reason`: why it was made."""
+    head = {
+        "sign_off": sign.state.value,
+        "sign_off_verdict_hash": sign.verdict_hash,
+        "prepared_reason": sign.prepared_reason,
+    }
     if not sign.acts:
         return head
     newest = sign.acts[-1]

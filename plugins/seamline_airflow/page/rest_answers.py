@@ -498,6 +498,7 @@ class LeftOutTransaction(Answer):
 class SignOff(Answer):
     """Of one version. `waits`: for a signature; `goes_by_bulk`: it may be signed together with other clean ones;
     `goes_by_one_reason`: with others that the log leaves transactions out of.
+    `prepared_reason`: why the version was made, "" where nobody has said it.
     `late_in_words`: what came late for it, as its stream has applied it and as a later night has found it;
     `left_out_in_words`: transactions that a cut from the log leaves out, "" where there are none;
     `left_out_transactions`: the same, 100 at most."""
@@ -516,6 +517,7 @@ class SignOff(Answer):
     goes_by_one_reason: bool
     preparer: str
     prepared_at: datetime
+    prepared_reason: str
     acts: list[Signature]
     late_in_words: list[str]
     left_out_in_words: str
