@@ -34,6 +34,7 @@ def replaced(nights: Nights, day: date) -> list[str]:
     assert taken.keys() == {"warehouse", "second"}
     for cut, found in taken.values():
         assert (cut.verdict, cut.is_partial, {one.mode for one in cut.tables}) == (Verdict.MATCH, False, {CutMode.DATE})
+        assert found.mode == "day_slice"
         assert found.tables[0].source_rows == found.tables[0].destination_rows == cut.tables[0].rows
         nights.publish(cut)
     return [line for _, found in taken.values() for line in without_rows_in_words(found.evidence)]

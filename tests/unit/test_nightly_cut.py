@@ -11,6 +11,7 @@ from seamline.domain.date_before import PublishedTable, late_in_words
 from seamline.domain.day_closed import CLOSED
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import Refused, TransientError
+from seamline.domain.made_from import MadeFrom, day_slice_in_words
 from seamline.domain.runs import NOT_STAGED, Receipt, Reconciliation, RunKind, RunState, Scope
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.staged_cut import CutMode, Lateness, StagedCut
@@ -270,6 +271,18 @@ def test_a_cut_holds_the_dates_rows_whole_tables_and_what_is_derived() -> None:
         "settlement_stage.entry_1",
     ]
     assert world.results["cut"]["warehouse"]["verdict"] == "MATCH"
+
+
+def test_a_date_that_is_replaced_says_that_its_rows_alone_were_read() -> None:
+    """Its report had the mode `read`, like one of whole tables."""
+    world = World()
+    world.take(plan=replace(PLAN, nightly=NightlyPlan("Asia/Shanghai", made_from=MadeFrom.DAY_SLICE)))
+    (saved,) = world.saved
+    assert saved.mode == "day_slice"
+    (said,) = day_slice_in_words(saved.evidence)
+    assert "the rows of this date alone" in said
+    world.take(plan=replace(PLAN, nightly=NightlyPlan("Asia/Shanghai", made_from=MadeFrom.READ)))
+    assert not day_slice_in_words(world.saved[-1].evidence)
 
 
 def test_a_budget_that_is_over_leaves_what_it_has_not_compared_inconclusive_for_a_person() -> None:

@@ -12,6 +12,7 @@ from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_js
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.level import level_evidence
 from seamline.domain.log_patch import LOG, LOG_BETWEEN, LogBetween, log_between_to_json
+from seamline.domain.made_from import OF_THE_DATE_ALONE
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
@@ -249,6 +250,11 @@ def test_a_transformed_table_is_noted_with_its_file() -> None:
     made = report(cut(MATCH, evidence=transforms_evidence({"account": "include/transforms/masked.sql"})))
     assert "account is transformed by include/transforms/masked.sql" in column(made, "Notes", "note")
     assert not any(row.is_wrong for row in block(made, "Notes").rows)
+
+
+def test_the_report_of_a_date_that_was_replaced_notes_that_its_rows_alone_were_read() -> None:
+    (note,) = column(report(cut(MATCH, evidence={OF_THE_DATE_ALONE: True})), "Notes", "note")
+    assert str(note).startswith("Read by `from: day_slice`")
 
 
 def test_rows_that_came_late_for_a_date_are_no_fault_and_bear_a_mark_of_their_own() -> None:

@@ -20,6 +20,7 @@ PROVEN_BY_KEYS = "proven_by_keys"
 NOT_BY_LOG = "not_by_log"
 TAKEN_OVER = "taken_over"
 NOT_TAKEN_OVER = "not_taken_over"
+OF_THE_DATE_ALONE = "of_the_date_alone"
 LATE_NAMED_MAX = 100
 # So much of heartbeats behind the cut-off, or so many changes, are looked through for late transactions of a date that
 # has been over for a day.
@@ -199,6 +200,14 @@ def taken_over_in_words(evidence: Mapping[str, Any]) -> list[str]:
     if NOT_TAKEN_OVER in evidence:
         lines.append(f"Read whole: {evidence[NOT_TAKEN_OVER]}.")
     return lines
+
+
+def day_slice_in_words(evidence: Mapping[str, Any]) -> list[str]:
+    said = (
+        "Read by `from: day_slice`: the rows of this date alone. They take the place of those that the date had; other"
+        " dates stay as they are."
+    )
+    return [said] if evidence.get(OF_THE_DATE_ALONE) else []
 
 
 def place_to_json(place: LogPlace) -> dict[str, Any]:

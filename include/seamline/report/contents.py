@@ -18,7 +18,7 @@ from seamline.domain.date_before import late_in_words
 from seamline.domain.doubted import altered_in_words
 from seamline.domain.level import achieved_in_words, level_of
 from seamline.domain.log_patch import log_between_in_words
-from seamline.domain.made_from import by_log_in_words, taken_over_in_words
+from seamline.domain.made_from import by_log_in_words, day_slice_in_words, taken_over_in_words
 from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import CODE, Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
@@ -232,6 +232,7 @@ def _plain_notes(evidence: Mapping[str, Any], zone: tzinfo) -> Iterator[str]:
     yield from log_between_in_words(evidence)
     yield from by_log_in_words(evidence)
     yield from taken_over_in_words(evidence)
+    yield from day_slice_in_words(evidence)
     yield from without_rows_in_words(evidence)
     yield from repeated_in_words(evidence, zone)
     for line in third_witness_in_words(evidence, zone):

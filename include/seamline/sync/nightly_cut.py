@@ -18,6 +18,7 @@ from seamline.domain.made_from import (
     LET_IT_BE_READ,
     LOG_PLACE,
     NOT_BY_LOG,
+    OF_THE_DATE_ALONE,
     LogPlace,
     MadeFrom,
     NotByLog,
@@ -490,6 +491,7 @@ def _reconciliation(
             },
             DATE_BEFORE: date_before_to_json(since),
             WITHOUT_ROWS: without_rows(cut),
+            **({OF_THE_DATE_ALONE: True} if _is_day_slice(plan) else {}),
             **tools.how.evidence(),
         },
     )
@@ -498,7 +500,13 @@ def _reconciliation(
 def _mode(plan: SyncPlan, how: How) -> str:
     if plan.nightly and plan.nightly.is_delivered:
         return DELIVERED
-    return how.mode if plan.source.has_log else UNLOGGED
+    if not plan.source.has_log:
+        return UNLOGGED
+    return MadeFrom.DAY_SLICE.value if _is_day_slice(plan) else how.mode
+
+
+def _is_day_slice(plan: SyncPlan) -> bool:
+    return plan.nightly is not None and plan.nightly.made_from is MadeFrom.DAY_SLICE
 
 
 def _date(run: Run) -> date:
