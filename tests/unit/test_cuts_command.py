@@ -47,4 +47,6 @@ def test_the_lines_of_a_sync_s_cuts_say_of_each_version_its_state_and_until_when
     ]
     # Each column begins at one place in every line.
     assert len({line.index(cell) for line, cell in zip(lines, ("verdict", "MATCH", "BREAK"), strict=True)}) == 1
-    assert args.document["cuts"][0]["signed by"] == "anna"
+    newest, older = args.document["cuts"]
+    assert (newest["signed by"], newest["version"], newest["rows"]) == ("anna", 2, 1_234_567), "they were texts"
+    assert (newest["date"], older["rows"], older["mode"], older["signed by"]) == (day, None, None, None)

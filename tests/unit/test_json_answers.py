@@ -100,6 +100,16 @@ def test_as_json_a_command_ends_as_it_does_for_people(
         assert answer.err == said.err, "an error is a text, too"
 
 
+def test_settings_that_are_numbers_are_no_texts(capsys: pytest.CaptureFixture[str]) -> None:
+    """All of them were texts."""
+    assert main(["explain", "settlement", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["settings"]
+    of_source = {one["path"]: one["value"] for one in found["source core_bank"]}
+    of_sync = {one["path"]: one["value"] for one in found["settlement"]}
+    assert (of_source["log.max_gb"], of_sync["reconcile.repair.rows_max_share"]) == (50, 0.001)
+    assert (of_sync["nightly.run_at"], of_sync["nightly.as_of_max"]) == ("00:30", "2h")
+
+
 def test_a_mistake_in_the_declarations_is_given_with_file_line_and_cure(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -94,8 +94,8 @@ def missing_lines(found: Iterable[Missing], now: datetime, where: tzinfo) -> Ite
         yield f"      → {one.next_step}\n"
 
 
-def _show_cuts(store: PlatformStore, sync: str) -> list[dict[str, str]]:
-    """Write them; returned by the names of the columns."""
+def _show_cuts(store: PlatformStore, sync: str) -> list[dict[str, Any]]:
+    """Write them; returned by the names of the columns, numbers as such, and None for what is not known."""
     found, newest = store.published_cuts(sync), store.latest_run(sync, *RunKind)
     if not found:
         sys.stdout.write(f"{sync} has no published cut\n")
@@ -106,20 +106,30 @@ def _show_cuts(store: PlatformStore, sync: str) -> list[dict[str, str]]:
             (one.destination, one.business_date, one.version): one
             for one in signatures.kept([sync], since=min(one.cut.business_date for one in found))
         }
-    lines = [_HEAD, *(_line(one, found, nightly, signed) for one in found)]
+    cuts = [_cells(one, found, nightly, signed) for one in found]
+    lines = [_HEAD, *(tuple(map(_text, cells)) for cells in cuts)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(_HEAD))]
     sys.stdout.writelines(
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() + "\n" for line in lines
     )
-    return [dict(zip(_HEAD, line, strict=True)) for line in lines[1:]]
+    return [dict(zip(_HEAD, cells, strict=True)) for cells in cuts]
 
 
-def _line(
+def _text(cell: str | int | None) -> str:
+    match cell:
+        case None:
+            return "-"
+        case int():
+            return f"{cell:,}"
+    return cell
+
+
+def _cells(
     one: PublishedCut,
     found: Sequence[PublishedCut],
     nightly: NightlyPlan,
     signed: dict[tuple[str, date, int], SignOff],
-) -> tuple[str, ...]:
+) -> tuple[str | int | None, ...]:
     cut = one.cut
     mine = [other.cut for other in found if other.cut.destination == cut.destination]
     newest = max(other.version for other in mine if other.business_date == cut.business_date)
@@ -127,12 +137,12 @@ def _line(
     return (
         cut.business_date.isoformat(),
         cut.destination,
-        str(cut.version),
+        cut.version,
         "in force" if cut.version == newest else f"superseded by {newest}",
         f"{one.shown.value}{', partial' if cut.partial else ''}",
-        one.mode or "-",
-        "-" if one.rows is None else f"{one.rows:,}",
+        one.mode or None,
+        one.rows,
         str(cut.position),
         why_kept(cut, mine, nightly.keep, now=datetime.now(UTC)),
-        sign.signature.who if sign and sign.signature else "-",
+        sign.signature.who if sign and sign.signature else None,
     )

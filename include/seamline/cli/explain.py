@@ -79,7 +79,7 @@ def _document(plan: SyncPlan, declarations: Declarations) -> dict[str, Any]:
         "sync": plan.sync,
         "plan": json.loads(plan_to_json(plan)),
         "stages": all_stages(plan),
-        "settings": dict(_effective(declarations, plan.sync)),
+        "settings": {of: list(map(_setting, found)) for of, found in _effective(declarations, plan.sync)},
         "powers": powers,
     }
 
@@ -107,6 +107,10 @@ def _settings(declarations: Declarations, name: str, levels: Mapping[str, str]) 
             lines.append(f"powers of destination {destination}, kind {kind}")
             lines += [f"    {power}" for power in described(sink_kind(kind))]
     return "\n".join(lines) + "\n"
+
+
+def _setting(one: EffectiveSetting) -> dict[str, Any]:
+    return {"path": one.path, "value": one.plain, "origin": one.origin}
 
 
 def _line(setting: EffectiveSetting) -> str:

@@ -18,9 +18,12 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
+    """`plain`: for a program, a number or a switch as such, all else as its text."""
+
     path: str
     value: str
     origin: Origin
+    plain: str | int | float
 
 
 def effective_settings(spec: BaseModel) -> tuple[EffectiveSetting, ...]:
@@ -37,7 +40,8 @@ def _walk(spec: BaseModel, prefix: str, around: Origin) -> Iterator[EffectiveSet
         if isinstance(value, BaseModel):
             yield from _walk(value, f"{path}.", origin)
         else:
-            yield EffectiveSetting(path, _text(value), origin)
+            text = _text(value)
+            yield EffectiveSetting(path, text, origin, value if isinstance(value, int | float) else text)
 
 
 def _text(value: Any) -> str:
