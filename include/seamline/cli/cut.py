@@ -28,9 +28,10 @@ from seamline.plan.model import SyncPlan
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
 from seamline.sync.dates_asked import DateTaken, checked
-from seamline.sync.delivered import TAKE_IT_AGAIN, kept_in
+from seamline.sync.delivered import WITH_A_REASON, kept_in
 
 LOOK_EVERY_S = 2.0
+SKIPPED = "skipped"
 # What is said of a task by its state; of others nothing. Only the first task waits so, for its turn.
 _WORDS = {one: one for one in ("running", "success", "failed", "awaiting_input")} | {
     "up_for_reschedule": "waits for another run of the date, which goes on"
@@ -96,7 +97,10 @@ def _followed(args: argparse.Namespace, api: AirflowRest, store: PlatformStore, 
     while True:
         run = api.run(dag_id, name)
         for task in api.tasks(dag_id, name):
-            if (said := _WORDS.get(task.state)) and (mark := (task.task_id, task.state)) not in reported:
+            # Of one that never ran nothing was said.
+            is_open = task.state == SKIPPED and (task.task_id, "running") in reported
+            said = SKIPPED if is_open else _WORDS.get(task.state)
+            if said and (mark := (task.task_id, task.state)) not in reported:
                 reported.add(mark)
                 say(args, f"  {task.task_id}: {said}")
         cuts = _newest(store.takes(args.sync, day, detail=Detail.VERDICTS), name)
@@ -121,8 +125,10 @@ def _said(args: argparse.Namespace, store: PlatformStore, ended: DateRun, made: 
     standing = [cut for cut in takes if cut.destination in kept and cut.run_id == kept[cut.destination].run]
     for cut in standing:
         say(args, f"{cut.destination}: {cut.headline.value}\n  {kept[cut.destination].why}")
-    if standing:
-        say(args, TAKE_IT_AGAIN)
+    if kept:
+        say(args, WITH_A_REASON)
+        for name, one in kept.items():
+            say(args, f"{name}: nothing was taken, since version {one.version} is in force")
     elif not made:
         say(args, "the run has made nothing: its log in Airflow says why")
     seen = Progress((with_cuts(ended, (*made, *standing)),), is_over=True)

@@ -15,7 +15,8 @@ from seamline.domain.runs import AGAIN, KEPT, MODE, REASON, Cut, NightlyMode
 from seamline.plan.model import Run, SyncPlan
 
 # How a person takes it once more.
-TAKE_IT_AGAIN = "nothing was loaded. To take it once more, as the next version, give a reason (`--reason TEXT`)"
+WITH_A_REASON = "To take it once more, as the next version, give a reason (`--reason TEXT`)"
+TAKE_IT_AGAIN = f"nothing was loaded. {WITH_A_REASON}"
 
 
 @dataclass(frozen=True, slots=True)
