@@ -47,6 +47,8 @@ class Source:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    # Those of a stack of this checkout are of other types.
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "connections.json"))
     answer(monkeypatch, TABLES)
     return write_declarations(tmp_path)
 
@@ -73,6 +75,22 @@ def test_what_nobody_denies_is_right(folder: Path, capsys: pytest.CaptureFixture
     assert "suites 1, as the servers say too" in said_by(capsys)
     assert main(["validate"]) == 0
     assert "servers were not asked (--online asks them)" in said_by(capsys)
+
+
+def test_what_is_asked_now_is_said_beside_the_answer_and_not_to_a_program(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nothing was said for as long as the servers took."""
+    assert main(["validate", "--online"]) == 0
+    said = capsys.readouterr()
+    assert [line.partition("] ")[2] for line in said.err.splitlines()] == [
+        "settlement: asks source core_bank for 2 tables",
+        "settlement: asks source core_bank for rights and settings",
+        "settlement: asks destination warehouse for rights, settings and the tables that are there",
+    ]
+    assert " asks " not in said.out
+    assert main(["validate", "--online", "--json"]) == 0
+    assert capsys.readouterr().err == ""
 
 
 def test_a_problem_of_a_table_stands_at_the_table_one_of_the_server_at_its_connection_and_a_warning_is_a_note(

@@ -1,11 +1,11 @@
 """What servers deny of declarations: tables, columns, rights and logins, and who may sign."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamline import analysis, registry
 from seamline.adapters.connections import known_ids
-from seamline.cli.online_night import faults_of_nights
+from seamline.cli.online_night import asks_the_source, faults_of_nights
 from seamline.domain.compared_tables import unlike
 from seamline.domain.errors import ConfigError, SeamlineError, TransientError
 from seamline.domain.row_transform import Analysed, RowTransform
@@ -21,6 +21,8 @@ from seamline.stack.airflow_users import known_users
 from seamline.stack.layout import Layout
 
 _CONNECTION: Path_ = ("connection",)
+# Hears what is asked now, before the answer is waited for.
+OnStep = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -37,30 +39,38 @@ class Answers:
         self.notes += [one for one in other.notes if one not in self.notes]
 
 
-def ask(declarations: Declarations, name: str, layout: Layout) -> Answers:
+def ask(declarations: Declarations, name: str, layout: Layout, *, on_step: OnStep = lambda _: None) -> Answers:
     """About one sync: its source, each destination and Airflow's users, all that answer. Nothing is changed there."""
     plan, answers = compile_plan(declarations, name), Answers()
-    answers.add(_of_source(declarations, plan) if plan.reconcile_only is None else _of_both_sides(declarations, plan))
+    of_servers = _of_source if plan.reconcile_only is None else _of_both_sides
+    answers.add(of_servers(declarations, plan, lambda text: on_step(f"{name}: {text}")))
     answers.add(_of_approvers(declarations, name, layout))
     return answers
 
 
-def _of_source(declarations: Declarations, plan: SyncPlan) -> Answers:
+def _of_source(declarations: Declarations, plan: SyncPlan, on_step: OnStep) -> Answers:
     """What the source says of the tables, and then what the destinations say of them as they are there."""
     answers, survey, made = Answers(), Survey(()), dict[tuple[str, str], RowTransform]()
     try:
+        on_step(_asks_for_tables("source", plan.source.name, plan))
         source = registry.source(plan)
         survey = source.survey([table.name for table in plan.tables])
+        if any(one.job for one in plan.derived) or any(plan.transforms_at(one) for one in plan.destination_names):
+            on_step("lets Spark analyse its transforms")
         answers.add(_of_transforms(plan, survey, made))
         answers.add(_of_tables(declarations, plan, survey, made))
+        on_step(f"asks source {plan.source.name} for rights and settings")
         problems = (*source.preflight(survey.tables), *registry.budget_problems(plan))
         answers.add(_of_problems(declarations, plan, problems))
+        if asks_the_source(plan):
+            on_step(f"asks source {plan.source.name} by what its nights know that a day is closed")
         answers.faults += faults_of_nights(declarations, plan, source)
     except SeamlineError as exc:
         unknown = list(_unknown_connections(declarations, plan)) if isinstance(exc, ConfigError) else []
         answers.faults += unknown or [declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint)]
     places = {table: place for place, table in _places(declarations, plan)}
     for destination in plan.destinations:
+        on_step(f"asks destination {destination.name} for rights, settings and the tables that are there")
         held = _with_definitions(plan, destination.name, survey, made)
         answers.add(_of_destination(declarations, held, destination.name, places))
     return answers
@@ -76,17 +86,23 @@ def _unknown_connections(declarations: Declarations, plan: SyncPlan) -> Iterator
             yield declarations.source_fault(plan.source.name, place, *unknown_connection(connection, known))
 
 
-def _of_both_sides(declarations: Declarations, plan: SyncPlan) -> Answers:
+def _asks_for_tables(side: str, name: str, plan: SyncPlan) -> str:
+    return f"asks {side} {name} for {len(plan.tables)} table{'' if len(plan.tables) == 1 else 's'}"
+
+
+def _of_both_sides(declarations: Declarations, plan: SyncPlan, on_step: OnStep) -> Answers:
     """Of a sync that only compares: whether both sides have the tables, and whether their columns can be compared."""
     answers, survey = Answers(), Survey(())
     names = [table.name for table in plan.tables]
     try:
+        on_step(_asks_for_tables("source", plan.source.name, plan))
         survey = registry.source(plan).survey(names)
         answers.add(_of_tables(declarations, plan, survey, {}))
     except SeamlineError as exc:
         answers.faults.append(declarations.source_fault(plan.source.name, _CONNECTION, exc.message, exc.hint))
     for destination in plan.destinations:
         try:
+            on_step(_asks_for_tables("destination", destination.name, plan))
             _, other = registry.separate_sides(plan, destination.name)
             answers.add(_of_comparison(declarations, plan, destination.name, survey, other.survey(names)))
         except SeamlineError as exc:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from seamline import registry
 from seamline.domain.day_closed import ClosedBy, DayClosed, by_answer, date_in
 from seamline.domain.errors import Refused, SeamlineError
-from seamline.plan.model import SyncPlan
+from seamline.plan.model import NightlyPlan, SyncPlan
 from seamline.ports import Source
 from seamline.ports.questions import VALUES_MAX
 from seamline.spec.document import Path_
@@ -15,6 +15,11 @@ from seamline.spec.load import Declarations
 
 _CUT_OFF: Path_ = ("nightly", "cut_off")
 _QUERY: Path_ = ("nightly", "ready_when", "sql")
+
+
+def asks_the_source(plan: SyncPlan) -> bool:
+    """Whether `faults_of_nights` has anything to ask."""
+    return any(one.by in (ClosedBy.SYSTEM_DATE, ClosedBy.SQL) for one in (plan.nightly or NightlyPlan()).closed_when)
 
 
 def faults_of_nights(declarations: Declarations, plan: SyncPlan, source: Source) -> Iterator[Fault]:

@@ -3,7 +3,7 @@
 Of transforms it is looked whether their files are SQL, or Python. With --online also what servers deny: tables and
 columns that are not there or cannot be summed, connections that lead nowhere, rights that are missing, live tables
 that would not take a load, approvers whom Airflow does not know; and Spark analyses the transforms over the source's
-columns, as preflight does.
+columns, as preflight does. What is asked now is said on the error output, but with --json.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from seamline.spec.faults import IN_DECLARATIONS, OR_AT_SERVERS, DeclarationsInv
 from seamline.spec.load import Declarations, load_declarations, load_each
 from seamline.spec.transform_syntax import syntax_faults
 from seamline.stack.layout import Layout
+from seamline.stack.progress import Progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -42,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
         raise DeclarationsInvalid(faults)
     notes: list[str] = []
     if args.online:
-        notes, denied = _denied(layout)
+        # One document and nothing beside it where a program asks.
+        notes, denied = _denied(layout, (lambda _: None) if args.json else Progress(out=sys.stderr).say)
         faults += denied
     if faults or declarations is None:
         where = OR_AT_SERVERS if args.online else IN_DECLARATIONS
@@ -102,11 +104,11 @@ def _of_signing_key(key: Path | None) -> list[Fault]:
     return []
 
 
-def _denied(layout: Layout) -> tuple[list[str], list[Fault]]:
+def _denied(layout: Layout, on_step: online.OnStep) -> tuple[list[str], list[Fault]]:
     """What must be said, and what servers deny, of each sync that is right by itself."""
     found = online.Answers()
     for file, declared in load_each(layout.settings.declarations).items():
         if isinstance(declared, Declarations):
-            found.add(online.ask(declared, file.stem, layout))
+            found.add(online.ask(declared, file.stem, layout, on_step=on_step))
     sys.stdout.write("".join(f"note: {note}\n" for note in found.notes))
     return list(found.notes), found.faults
