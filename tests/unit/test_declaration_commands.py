@@ -105,6 +105,7 @@ def test_explain_shows_stages_and_every_setting_with_its_origin(
 ) -> None:
     assert main(["explain", "settlement"]) == 0
     said = capsys.readouterr().out
+    assert "  from core_bank (mariadb, database bank): reads as core_bank" in said
     assert "settlement__nightly  (every day at 00:30 Asia/Shanghai" in said
     assert "  * nightly.as_of_max: 2h" in said
     assert "    nightly.timezone: Asia/Shanghai" in said

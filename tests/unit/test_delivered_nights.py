@@ -116,8 +116,8 @@ def test_a_night_waits_for_the_flag_and_has_no_stream(tmp_path: Path) -> None:
     assert plan.nightly.is_delivered
     assert [stage.id for stage in all_stages(plan)["nightly"]][:3] == ["open", "ready", "cut"]
     assert plan_from_json(plan_to_json(plan)) == plan
-    text = explain(plan)
-    assert "from core_bank (files, /srv/in): reads as the account of its tasks; each night is the delivery" in text
+    text = explain(plan, place=load_declarations(tmp_path).sources["core_bank"].place_in_words)
+    assert "from core_bank (files, in /srv/in): reads as the account of its tasks; each night is the delivery" in text
     assert "table account: the cut holds it whole, as it was delivered for the date" in text
     assert "holds its files against what it promises before anything is loaded" in " ".join(text.split())
 

@@ -418,6 +418,18 @@ def test_a_declaration_that_does_not_go_together_is_refused(table: Mapping[str, 
         declared(table)
 
 
+def test_the_place_of_topics_is_their_names_and_no_database() -> None:
+    """`explain` said `kafka, database <name of the source>`."""
+
+    def place(*tables: Mapping[str, Any]) -> str:
+        said = {"source": "others", "kind": "kafka", "connection": "their_kafka", "tables": tables}
+        return KafkaSource.model_validate(said).place_in_words
+
+    assert place(RATE) == "topic rate"
+    assert place(RATE, NOTE, E, {**E, "table": "f", "named": "test.f"}) == "topics rate, note, maxwell"
+    assert place(RATE, NOTE, E, ACCOUNT) == "4 topics"
+
+
 def test_topics_of_others_are_not_archived(tmp_path: Path) -> None:
     said = {"source": "bank", "kind": "kafka", "connection": "queue", "tables": [RATE]}
     with pytest.raises(ValidationError, match="topics are kept for long where they are written"):

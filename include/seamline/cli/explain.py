@@ -66,7 +66,9 @@ def run(args: argparse.Namespace) -> int:
         plan = compile_plan(declarations, name)
         within = declarations.sync(name).onboard.stages_within.limits()
         levels = declared_levels(folder, name)
-        sys.stdout.write(f"{explain(plan, onboard_within=within)}\n{_settings(declarations, name, levels)}")
+        place = declarations.sources[plan.source.name].place_in_words
+        said = explain(plan, place=place, onboard_within=within)
+        sys.stdout.write(f"{said}\n{_settings(declarations, name, levels)}")
         documents.append({**_document(plan, declarations), "levels": levels})
     give(args, documents if args.sync is None else documents[0])
     return 0

@@ -92,10 +92,11 @@ class SignOff:
     """Of one version of a business date in one destination.
 
     `in_force`: the version that readers see. `verdict_hash`: of the verdict as the log of acts has it now. `preparer`:
-    who asked for the run, or the scheduler; `prepared_reason`: why, "" where nobody has said it. `acts`: on this version, the oldest first. `earlier`: the newest signature
-    of an earlier version that nobody has re-opened. `is_kept`: the cut has not expired. `late`: tables of which the
-    source holds other rows since this version, as a later night has found. `later`: how
-    the newest run stands that began after that of this version and is about the date too; None where there is none.
+    who asked for the run, or the scheduler; `prepared_reason`: why, "" where nobody has said it. `acts`: on this
+    version, the oldest first. `earlier`: the newest signature of an earlier version that nobody has re-opened.
+    `is_kept`: the cut has not expired. `late`: tables of which the source holds other rows since this version, as a
+    later night has found. `later`: how the newest run stands that began after that of this version and is about the
+    date too; None where there is none.
     `checks`: the verdict of its expectations as the log of acts has it now; "" where it has none.
     `watch`: what the stream has applied against it since it was signed; None where no stream is watched for it.
     `left_out`: transactions of the date, by their own word, that a cut from the log does not hold.

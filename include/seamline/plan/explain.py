@@ -27,10 +27,11 @@ _WHEN = {
 _WHERE = {RunsIn.AIRFLOW: "task", RunsIn.TRIGGER: "wait without a worker", RunsIn.PERSON: "a person"}
 
 
-def explain(plan: SyncPlan, *, onboard_within: Mapping[str, timedelta] = MappingProxyType({})) -> str:
-    """Text of several lines, ending in a newline. Equal plans give equal text. `onboard_within`: how long stages of the
-    onboarding may take, where that is declared."""
-    parts = [_head(plan)]
+def explain(plan: SyncPlan, *, place: str = "", onboard_within: Mapping[str, timedelta] = MappingProxyType({})) -> str:
+    """Text of several lines, ending in a newline. Equal plans give equal text. `place`: where the source's tables lie,
+    in the words of its declaration. `onboard_within`: how long stages of the onboarding may take, where that is
+    declared."""
+    parts = [_head(plan, f"{plan.source.kind}, {place}" if place else plan.source.kind)]
     for kind, stages in all_stages(plan).items():
         steps = [(stage.id, f"{stage.title}  [{_where(stage)}]", stage.does) for stage in stages]
         due = _deadlines(plan, kind, [stage.id for stage in stages], onboard_within)
@@ -89,12 +90,12 @@ def _archived(archive: ArchivePlan | None) -> str:
     )
 
 
-def _head(plan: SyncPlan) -> str:
+def _head(plan: SyncPlan, place: str) -> str:
     if plan.reconcile_only is not None:
-        return _head_of_reconcile_only(plan)
+        return _head_of_reconcile_only(plan, place)
     lines = [
         f"sync {plan.sync}: {plan.guarantee.replace('_', ' ')}, declarations {plan.config_hash[:12]}",
-        f"  from {plan.source.name} ({plan.source.kind}, {_place(plan)}): {_read_as(plan)}",
+        f"  from {plan.source.name} ({place}): {_read_as(plan)}",
     ]
     if plan.streamed.destinations:
         lines.append(
@@ -125,10 +126,10 @@ def _read_as(plan: SyncPlan) -> str:
     return f"reads as {source.reader}; no log, so no stream: each night is one read, proven for that read"
 
 
-def _head_of_reconcile_only(plan: SyncPlan) -> str:
+def _head_of_reconcile_only(plan: SyncPlan, place: str) -> str:
     lines = [
         f"sync {plan.sync}: compared only, another tool carries the tables; declarations {plan.config_hash[:12]}",
-        f"  source      {plan.source.name} ({plan.source.kind}, {_place(plan)}): read as {plan.source.reader}",
+        f"  source      {plan.source.name} ({place}): read as {plan.source.reader}",
     ]
     lines += [f"  read        {line}" for line in _budget(plan)]
     for one in plan.destinations:
@@ -179,13 +180,6 @@ def _beside(plan: SyncPlan, destination: DestinationPlan) -> str:
     if destination.cut_source is CutSource.LIVE:
         return "cuts hold these very tables, whole, as they stand at one position"
     return f"cuts in {destination.cut_namespace}, staging in {destination.stage_namespace}"
-
-
-def _place(plan: SyncPlan) -> str:
-    source = plan.source
-    if plan.nightly and plan.nightly.is_delivered:
-        return source.namespace
-    return f"database {source.database}, schema {source.schema}" if source.schema else f"database {source.database}"
 
 
 def _from(plan: SyncPlan, name: str) -> str:

@@ -96,7 +96,8 @@ def _cut_head(state: CutState, sign: SignOff | None, zone: tzinfo) -> tuple[dict
 
 
 def _signed(sign: SignOff, zone: tzinfo) -> dict[str, Any]:
-    """`sign_off`: whether a person has signed the version, and whether that stands. `prepared_reason`: why it was made."""
+    """`sign_off`: whether a person has signed the version, and whether that stands.
+    `prepared_reason`: why it was made."""
     head = {
         "sign_off": sign.state.value,
         "sign_off_verdict_hash": sign.verdict_hash,

@@ -150,6 +150,11 @@ class DeclaredSource(Declared):
         raise NotImplementedError
 
     @property
+    def place_in_words(self) -> str:
+        """Where its tables lie, for people."""
+        return self.namespace
+
+    @property
     def announced_by(self) -> str:
         """The name of what says that a business date was delivered; "" of a source that is read as it stands."""
         return ""
@@ -178,6 +183,11 @@ class UnloggedDatabase(DeclaredSource):
     @property
     def namespace(self) -> str:
         return self.database
+
+    @property
+    def place_in_words(self) -> str:
+        inside = f", {self.namespace_key} {self.namespace}" if self.namespace_key else ""
+        return f"database {self.database}{inside}"
 
     @model_validator(mode="after")
     def _knows_what_its_budget_asks(self) -> Self:

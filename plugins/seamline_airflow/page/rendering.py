@@ -50,8 +50,8 @@ WAITING_SHOWN = 20
 _MODES = {
     "read": phrase("read: the destination holds what was read of the source at that position"),
     "day_slice": phrase(
-        "day_slice: the rows of the date alone were read of the source at that position, and take the place of those that"
-        " the date had"
+        "day_slice: the rows of the date alone were read of the source at that position, and take the place of those"
+        " that the date had"
     ),
     "unlogged": phrase("one read: the source has no log, so this holds for this read and covers nothing else"),
     "delivered": phrase("one delivery: this holds for its files and covers nothing else"),

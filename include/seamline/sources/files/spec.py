@@ -199,6 +199,10 @@ class FilesSource(DeclaredSource):
         return self.location
 
     @property
+    def place_in_words(self) -> str:
+        return f"in {self.location}"
+
+    @property
     def places(self) -> Mapping[str, str]:
         return {self.location: self.connection} if self.connection else {}
 

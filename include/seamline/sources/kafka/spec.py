@@ -14,6 +14,8 @@ from seamline.spec.fields import ConnectionId, Declared, SqlName
 from seamline.spec.source import DeclaredSource, Log
 
 _SHARED = (MAXWELL, CANAL)
+# Of more topics their number is said, and not their names.
+_NAMED_MAX = 3
 
 
 def _type(value: str) -> str:
@@ -143,6 +145,13 @@ class KafkaSource(DeclaredSource):
     @property
     def namespace(self) -> str:
         return self.source
+
+    @property
+    def place_in_words(self) -> str:
+        topics = list(dict.fromkeys(table.topic for table in self.tables))
+        if len(topics) > _NAMED_MAX:
+            return f"{len(topics)} topics"
+        return f"topic{'' if len(topics) == 1 else 's'} {', '.join(topics)}"
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> Self:
