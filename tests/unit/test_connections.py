@@ -3,6 +3,7 @@
 import json
 import shlex
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from airflow.secrets.local_filesystem import load_connections_dict
@@ -91,6 +92,15 @@ def test_a_host_that_is_a_whole_url_needs_no_port_and_any_other_does(tmp_path: P
     assert (resolve("core_bank", within=known).host, resolve("core_bank", within=known).port) == (entry["host"], 0)
     with pytest.raises(ConfigError, match="port"):
         resolve("core_bank", within=within(tmp_path, {"core_bank": {**entry, "host": "db.bank"}}))
+
+
+def test_a_uri_whose_host_is_a_whole_url_has_it_as_it_was_quoted(tmp_path: Path) -> None:
+    """`connect add` stored it with its `%3A`, in small letters, and nothing could use the connection."""
+    url = "jdbc:oracle:thin:@//DB.internal:1521/BANK"
+    uri = f"jdbc://reader:s%40y@{quote(url, safe='')}?driver_class=oracle.jdbc.OracleDriver"
+    known = resolve("core_bank", within=within(tmp_path, SEAMLINE_CONNECTION_CORE_BANK=uri))
+    assert (known.kind, known.host, known.port, known.login, known.password) == ("jdbc", url, 0, "reader", "s@y")
+    assert known.extra["driver_class"] == "oracle.jdbc.OracleDriver"
 
 
 def test_a_bad_uri_is_named_by_its_variable_and_not_printed(tmp_path: Path) -> None:

@@ -190,10 +190,12 @@ def _from_uri(connection_id: str, uri: str, *, where: str) -> Connection:
     if "@" in parts.path or parts.fragment or any("@" in name for name in query):
         raise _no_uri(where)
     extra = _with_airflows_own(query, where)
-    host = parts.hostname or ""
+    # A host that is a whole URL is quoted, and `hostname` would give it other letters.
+    given = unquote(parts.netloc.rpartition("@")[2])
+    host = given if given.startswith(f"{parts.scheme}:") else parts.hostname or ""
     if not host and (first := first_server(parts.scheme, extra)):
         host, port = first["host"], int(first["port"])
-    has_port = port is not None or _may_have_no_port(parts.scheme, unquote(host))
+    has_port = port is not None or _may_have_no_port(parts.scheme, host)
     if not parts.scheme or not (_has_no_server(parts.scheme) or (host and has_port)):
         raise _no_uri(where)
     return _connection(
