@@ -111,6 +111,9 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "cd bank_delivery": "runs where a delivery lies; tests/spark/test_files_nightly.py checks the same sums",
         "pw=": "makes a database and logins; tests/integration/test_two_logins.py runs the script of `grants`",
         "./seamline validate --online\n": _DELIVERED,
+        "for dag in": "takes away the files that it would be run from; tests/unit/test_connect_command.py removes such"
+        " connections",
+        "./seamline exec --as postgres_root psql -c 'DROP": "removes a database, logins and folders of the machine",
     },
     "docs/how-to/put-a-lake-on-s3.md": {
         "from seamline.sinks": "needs a store; tests/contract/test_lake_on_s3.py reads by the same call",
