@@ -91,7 +91,8 @@ def faults(facts: TopicFacts, rule: TopicRule) -> tuple[str, ...]:
 def set_by(topic: str, settings: Mapping[str, str | int]) -> str:
     """The command that sets them."""
     added = ",".join(f"{name}={value}" for name, value in settings.items())
-    return f"kafka-configs --alter --entity-type topics --entity-name {topic} --add-config {added}"
+    where = "--bootstrap-server <servers>"
+    return f"kafka-configs {where} --alter --entity-type topics --entity-name {topic} --add-config {added}"
 
 
 def _partitions_wanted(rule: TopicRule) -> str:
