@@ -40,7 +40,12 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def answering(monkeypatch: pytest.MonkeyPatch, *answers: Answers) -> list[Answers]:
     """The servers answer so, one after the other; returns what is left to be asked."""
     left = list(answers)
-    monkeypatch.setattr(onboard.online, "ask", lambda *_: left.pop(0))
+
+    def ask(*_: object, on_step: online.OnStep) -> Answers:
+        on_step("asks source core_bank")
+        return left.pop(0)
+
+    monkeypatch.setattr(onboard.online, "ask", ask)
     return left
 
 
@@ -63,7 +68,9 @@ def test_a_wait_ends_once_the_rights_hold(monkeypatch: pytest.MonkeyPatch, capsy
     left = answering(monkeypatch, DENIED, DENIED, Answers())
     required(minutes=1)
     assert not left
-    assert capsys.readouterr().out.count("REPLICATION is missing") == 1, "what stays the same is said once"
+    said = capsys.readouterr()
+    assert said.out.count("REPLICATION is missing") == 1, "what stays the same is said once"
+    assert said.err.count("asks source core_bank") == 1
 
 
 def test_a_wait_that_is_over_lists_what_is_missing_still(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ the pools of the sync, so a stack that is up needs no second `up`. At the end th
 """
 
 import argparse
+import sys
 import time
 from contextlib import closing
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from seamline.spec.faults import OR_AT_SERVERS, DeclarationsInvalid
 from seamline.spec.load import load_sync
 from seamline.stack import airflow_pools
 from seamline.stack.layout import Layout
+from seamline.stack.progress import Progress
 
 WITHIN_S = 24 * 3600
 # A stack that is up looks for new declarations every 90 s.
@@ -80,12 +82,18 @@ def _run(args: argparse.Namespace) -> Exit:
     return Exit.NOT_PROVEN if code is Exit.PROVEN and ended.state != "success" else code
 
 
+def _silent(_: str) -> None: ...
+
+
 def _require_rights(args: argparse.Namespace, layout: Layout) -> None:
     """DeclarationsInvalid: what the servers still deny when the wait is over."""
     until, before = time.monotonic() + 60 * args.wait, 0
+    # What is asked again stays as it was said.
+    on_step: online.OnStep = _silent if args.json else Progress(out=sys.stderr).say
     while True:
         declarations = load_sync(layout.settings.declarations / "syncs" / f"{args.sync}.yaml")
-        answers = online.ask(declarations, args.sync, layout)
+        answers = online.ask(declarations, args.sync, layout, on_step=on_step)
+        on_step = _silent
         if not answers.faults:
             for note in answers.notes:
                 say(args, f"note: {note}")
