@@ -30,9 +30,10 @@ def steps_of(sync: str) -> tuple[Step, ...]:
     return shown_steps(settings.load().declarations, sync)
 
 
-def escalated(store: Any, syncs: Sequence[str], now: datetime) -> Iterator[tuple[Happened, str]]:
-    """Each step that is reached, for each of its recipients; the same again for as long as the verdict is not there."""
-    for late in _late(store, syncs):
+def escalated(store: Any, syncs: Sequence[str], now: datetime, alarms: Sequence[Any]) -> Iterator[tuple[Happened, str]]:
+    """Each step that is reached, for each of its recipients; the same again for as long as the verdict is not there.
+    `alarms`: the open ones."""
+    for late in _late(store, syncs, alarms):
         for step in reached(steps_of(late.sync), late.due, now):
             happened = (
                 notice.verdict_still_late(late.sync, late.business_date, step.minutes)
@@ -52,8 +53,8 @@ def came(store: Any, sent: Mapping[tuple[str, date], frozenset[str]]) -> Iterato
         yield from ((happened, recipient) for recipient in sorted(recipients))
 
 
-def _late(store: Any, syncs: Sequence[str]) -> Iterator[Late]:
-    for alarm in store.open_alarms():
+def _late(store: Any, syncs: Sequence[str], alarms: Sequence[Any]) -> Iterator[Late]:
+    for alarm in alarms:
         day = deadline.date_of(alarm.subject.partition(" ")[2])
         if alarm.kind != VERDICT_LATE or alarm.about not in syncs or day is None:
             continue

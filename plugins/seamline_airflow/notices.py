@@ -28,6 +28,7 @@ from seamline_airflow.page import overview, reports, waiting
 from seamline_airflow.page.alarm_words import TITLES
 from seamline_airflow.page.mount import URL_PREFIX
 from seamline_airflow.page.reports import SyncReport
+from seamline_airflow.stream_health import Look, look
 
 # What was found before is no news to whoever is declared today.
 _NEWS_FOR = timedelta(days=2)
@@ -48,11 +49,18 @@ def notify(now: datetime, send: Send) -> int:
     """
     page = page_address()
     recipients, faults = _recipients()
-    found = [(one, address) for one in happened(recipients, now) for address in recipients[one.sync].get(one.event, ())]
     with parts.notices() as store, parts.platform() as platform:
-        store.enter([*found, *late_verdicts.escalated(platform, list(recipients), now)])
+        # Before the one look at the alarms: what was sent until then was open before it.
+        said = store.alarms_said(list(recipients))
+        seen = look()
+        found = [
+            (one, address)
+            for one in happened(recipients, now, seen)
+            for address in recipients[one.sync].get(one.event, ())
+        ]
+        store.enter([*found, *late_verdicts.escalated(platform, list(recipients), now, seen.alarms)])
         store.enter([*late_verdicts.came(platform, store.late_verdicts(list(recipients)))])
-        store.enter(_alarms_over(store.alarms_said(list(recipients)), platform.open_alarms()))
+        store.enter(_alarms_over(said, seen.alarms))
         claimed = store.claim()
         failures = _send_all(store, _by_mail(claimed), page, send)
     failures += _pings(recipients, now, page, send)
@@ -73,12 +81,12 @@ def page_address() -> str:
     return f"{base}{URL_PREFIX}/"
 
 
-def happened(recipients: Recipients, now: datetime) -> Iterator[Happened]:
-    """What these syncs have to say now. The same again each time, as long as it is so."""
+def happened(recipients: Recipients, now: datetime, looked: Look) -> Iterator[Happened]:
+    """What these syncs have to say now. The same again each time, as long as it is so. `looked`: at all streams."""
     syncs = list(recipients)
     if not syncs:
         return
-    seen = overview.read(syncs, before=None, now=now)
+    seen = overview.read(syncs, before=None, now=now, looked=looked)
     for row in seen.rows:
         found = [*(state.found for state in row.report.cuts if state.found), *row.report.live]
         yield from _breaks([one for one in found if one.ended_at > now - _NEWS_FOR])
@@ -96,7 +104,7 @@ def happened(recipients: Recipients, now: datetime) -> Iterator[Happened]:
         yield notice.waits_for_answer(asked.sync, asked.destination, asked.business_date, asked.run_id, since)
     for late in (one for one in seen.awaited if one.is_late):
         yield notice.verdict_late(late.sync, late.business_date)
-    yield from _alarms(syncs)
+    yield from _alarms(syncs, looked.alarms)
     yield from _escalated(syncs, now)
 
 
@@ -118,11 +126,9 @@ def _proven(sync: str, cuts: Sequence[CutState], now: datetime) -> Iterator[Happ
         yield notice.proven(sync, newest, [one.run_id for one in of_date])
 
 
-def _alarms(syncs: Sequence[str]) -> Iterator[Happened]:
+def _alarms(syncs: Sequence[str], alarms: Sequence[Any]) -> Iterator[Happened]:
     """Of nights: what is late in them, and calendars that end."""
-    with parts.platform() as store:
-        alarms = [one for one in store.open_alarms() if one.about in syncs]
-    for one in alarms:
+    for one in (one for one in alarms if one.about in syncs):
         about = one.subject.partition(" ")[2]
         if (found := notice.night_alarm(one.about, one.kind, about, one.raised_at.isoformat())) is not None:
             yield found

@@ -118,6 +118,18 @@ def test_each_event_is_sent_once_to_each_address_with_its_number_and_a_link(
     assert "1 break in the live tables" in body(mails.mails[-1][1])
 
 
+def test_the_open_alarms_are_asked_for_once_so_that_no_two_mails_of_one_look_disagree(
+    platform: Server, store: PlatformStore, mails: MailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    answer = PlatformStore.open_alarms
+    monkeypatch.setattr(PlatformStore, "open_alarms", lambda self: (asked.append(1), answer(self))[1])
+    store.raise_alarm("calendar_ends", "settlement bank", "it ends on 2026-12-31")
+    notify()
+    assert len(asked) == 1
+    store.end_alarm("calendar_ends", "settlement bank")
+
+
 def night_without_verdict(store: PlatformStore, server: Server) -> None:
     """The sync is onboarded for days, and its verdicts are due at midnight."""
     nightly = NightlyPlan(timezone="Asia/Shanghai", verdict_by="00:00")

@@ -164,9 +164,12 @@ class Overview:
         return {row.report.sync: row.report.zone for row in self.rows}
 
 
-def read(syncs: Sequence[str], *, before: date | None, now: datetime, who: str = "") -> Overview:
-    """Of these syncs. `before`: the dates before it; what stands beside them is as of now. `who`: whose breaks."""
-    seen = look()
+def read(
+    syncs: Sequence[str], *, before: date | None, now: datetime, who: str = "", looked: Look | None = None
+) -> Overview:
+    """Of these syncs. `before`: the dates before it; what stands beside them is as of now. `who`: whose breaks.
+    `looked`: at all streams, where somebody has just done so."""
+    seen = looked or look()
     with reading.platform() as store, parts.signatures() as signatures:
         found = [reports.report_of(store, sync, seen, dates=headline.DATES, detail=Detail.VERDICTS) for sync in syncs]
         older = {sync: store.cut_states(sync, DATES, before=before, detail=Detail.VERDICTS) for sync in syncs if before}
