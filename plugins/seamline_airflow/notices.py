@@ -27,8 +27,9 @@ from seamline_airflow import late_verdicts, parts
 from seamline_airflow.page import overview, reports, waiting
 from seamline_airflow.page.alarm_words import TITLES
 from seamline_airflow.page.mount import URL_PREFIX
+from seamline_airflow.page.overview import Overview
 from seamline_airflow.page.reports import SyncReport
-from seamline_airflow.stream_health import Look, look
+from seamline_airflow.stream_health import Look, look_at_readable
 
 # What was found before is no news to whoever is declared today.
 _NEWS_FOR = timedelta(days=2)
@@ -44,23 +45,24 @@ log = logging.getLogger(__name__)
 def notify(now: datetime, send: Send) -> int:
     """Write down what has happened and send what is due; how many notices were sent.
 
-    TransientError, after all were tried: some were not sent. ConfigError: the page has no address, or a declaration
-    does not say who gets mails; the others have theirs.
+    TransientError, after all were tried: some were not sent. ConfigError: the page has no address, a declaration does
+    not say who gets mails, or what is stored of a sync cannot be read; the others have theirs.
     """
     page = page_address()
     recipients, faults = _recipients()
     with parts.notices() as store, parts.platform() as platform:
         # Before the one look at the alarms: what was sent until then was open before it.
         said = store.alarms_said(list(recipients))
-        seen = look()
+        looked = look_at_readable()
+        seen = overview.read(list(recipients), before=None, now=now, looked=looked)
+        faults += [f"{one.sync}: {one.why}" for one in seen.unreadable]
+        readable = [row.report.sync for row in seen.rows]
         found = [
-            (one, address)
-            for one in happened(recipients, now, seen)
-            for address in recipients[one.sync].get(one.event, ())
+            (one, address) for one in happened(seen, looked) for address in recipients[one.sync].get(one.event, ())
         ]
-        store.enter([*found, *late_verdicts.escalated(platform, list(recipients), now, seen.alarms)])
-        store.enter([*late_verdicts.came(platform, store.late_verdicts(list(recipients)))])
-        store.enter(_alarms_over(said, seen.alarms))
+        store.enter([*found, *late_verdicts.escalated(platform, readable, now, looked.alarms)])
+        store.enter([*late_verdicts.came(platform, store.late_verdicts(readable))])
+        store.enter(_alarms_over(said, looked.alarms))
         claimed = store.claim()
         failures = _send_all(store, _by_mail(claimed), page, send)
     failures += _pings(recipients, now, page, send)
@@ -81,16 +83,14 @@ def page_address() -> str:
     return f"{base}{URL_PREFIX}/"
 
 
-def happened(recipients: Recipients, now: datetime, looked: Look) -> Iterator[Happened]:
-    """What these syncs have to say now. The same again each time, as long as it is so. `looked`: at all streams."""
-    syncs = list(recipients)
-    if not syncs:
-        return
-    seen = overview.read(syncs, before=None, now=now, looked=looked)
+def happened(seen: Overview, looked: Look) -> Iterator[Happened]:
+    """What these syncs have to say now, but for those that cannot be read. The same again each time, as long as it is
+    so. `looked`: at all streams, at the same moment."""
+    syncs = [row.report.sync for row in seen.rows]
     for row in seen.rows:
         found = [*(state.found for state in row.report.cuts if state.found), *row.report.live]
-        yield from _breaks([one for one in found if one.ended_at > now - _NEWS_FOR])
-        yield from _proven(row.report.sync, row.report.cuts, now)
+        yield from _breaks([one for one in found if one.ended_at > seen.now - _NEWS_FOR])
+        yield from _proven(row.report.sync, row.report.cuts, seen.now)
         yield from _standing(row.report)
     for of_sync in seen.unsigned.values():
         for late_for in (one for one in of_sync if one.is_overtaken):
@@ -105,7 +105,7 @@ def happened(recipients: Recipients, now: datetime, looked: Look) -> Iterator[Ha
     for late in (one for one in seen.awaited if one.is_late):
         yield notice.verdict_late(late.sync, late.business_date)
     yield from _alarms(syncs, looked.alarms)
-    yield from _escalated(syncs, now)
+    yield from _escalated(syncs, seen.now)
 
 
 def _breaks(found: Sequence[Reconciliation]) -> Iterator[Happened]:

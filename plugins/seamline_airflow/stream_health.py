@@ -1,7 +1,7 @@
 """What is wrong with streams and their hosts, for tasks and triggers. Judged by `seamline.sync.stream_state`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,21 +27,37 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Streams and hosts at one moment."""
+    """Streams and hosts at one moment. `unreadable`: streams whose report cannot be read, and why."""
 
     wanted: tuple[WantedStream, ...]
     states: Mapping[StreamId, StreamState]
     reports: Mapping[StreamId, StreamReport]
     hosts: tuple[Any, ...]
     alarms: tuple[Any, ...]
+    unreadable: Mapping[StreamId, str] = field(default_factory=dict)
 
 
 def look(sync: str = "") -> Look:
-    """Of all streams, or of those of one sync."""
+    """Of all streams, or of those of one sync. Whoever judges them by it stops where a report cannot be read."""
     with parts.platform() as store, parts.director() as director:
         wanted = director.wanted_of(sync) if sync else director.all_wanted()
-        reports = {s: report for s, report in director.latest_reports().items() if sync in ("", s.sync)}
-        hosts, alarms = director.hosts(), store.open_alarms()
+        return _seen(wanted, director.latest_reports(sync), director.hosts(), store.open_alarms())
+
+
+def look_at_readable() -> Look:
+    """Of all streams, for who shows them: what cannot be read of one takes no other away."""
+    with parts.platform() as store, parts.director() as director:
+        reports, unreadable = director.readable_reports()
+        seen = _seen(director.all_wanted(), reports, director.hosts(), store.open_alarms())
+    return replace(seen, unreadable=unreadable)
+
+
+def _seen(
+    wanted: Sequence[WantedStream],
+    reports: Mapping[StreamId, StreamReport],
+    hosts: Sequence[Any],
+    alarms: Sequence[Any],
+) -> Look:
     states = stream_states(wanted, reports, hosts, alarms, now=datetime.now(UTC))
     return Look(tuple(wanted), states, reports, tuple(hosts), tuple(alarms))
 

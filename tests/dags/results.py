@@ -155,6 +155,7 @@ class Platform:
         self.state: SyncState | None = SyncState.ENABLED
         self.cut_list: list[Any] = []
         self.reports: dict[StreamId, StreamReport] = {}
+        self.unreadable_reports: dict[StreamId, str] = {}
         self.streams_cut_off: set[StreamId] = set()
         self.wants: list[tuple[StreamId, str]] = []
         self.wanted_streams: tuple[Any, ...] = ()
@@ -329,8 +330,11 @@ class Platform:
     def cut_off(self) -> frozenset[StreamId]:
         return frozenset(self.streams_cut_off)
 
-    def latest_reports(self) -> dict[StreamId, StreamReport]:
-        return self.reports
+    def latest_reports(self, sync: str = "") -> dict[StreamId, StreamReport]:
+        return {stream: one for stream, one in self.reports.items() if sync in ("", stream.sync)}
+
+    def readable_reports(self) -> tuple[dict[StreamId, StreamReport], dict[StreamId, str]]:
+        return self.reports, self.unreadable_reports
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
         self.wants.append((stream, plan_json))

@@ -227,6 +227,24 @@ def test_a_declaration_that_is_wrong_and_a_page_without_an_address_are_red(
     assert mails.mails == []
 
 
+def test_a_sync_that_cannot_be_read_keeps_no_mail_of_another_and_makes_the_task_red(
+    platform: Server, store: PlatformStore, mails: MailServer, tmp_path: Path
+) -> None:
+    mine = tmp_path / "with" / "syncs" / "settlement.yaml"
+    text = mine.read_text(encoding="utf-8").replace("sync: settlement", "sync: payroll")
+    mine.with_name("payroll.yaml").write_text(text, encoding="utf-8")
+    store.start_run(run_id="unreadable", sync="payroll", kind="onboard", plan_json="{}")
+    store.raise_alarm("verdict_late", "payroll 2026-11-19", "the cut has no verdict yet")
+    try:
+        with pytest.raises(AirflowFailException, match="payroll: the stored plan cannot be read"):
+            notify()
+    finally:
+        store.end_alarm("verdict_late", "payroll 2026-11-19")
+        with platform.open() as session:
+            session.execute("delete from run where run_id = 'unreadable'")
+    assert {mail["Subject"] for _, mail in mails.mails} == {"[Seamline] settlement: breaks were found (1)"}
+
+
 def test_the_task_stands_beside_the_look_and_only_where_somebody_is_notified(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -5,19 +5,22 @@ import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import product
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.errors import ConfigError, InvariantViolated
+from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, RunKind, RunState, Scope
 from seamline.domain.sign_off import SignOff
 from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan
 from seamline.platform.store import Alarm
 from seamline.sync.repetition import NEEDS_A_PERSON
-from seamline_airflow.page import acting, overview
+from seamline_airflow.page import access, acting, overview, reports
 from seamline_airflow.page.language import Language
 from seamline_airflow.page.rendering import PAGES, page_of, text_of
 from seamline_airflow.page.sign_pages import TOGETHER_MAX
@@ -38,6 +41,53 @@ def of_sync(overview: str) -> str:
 
 def name_of(day: date) -> str:
     return f"settlement/nightly/{day}/manual__1"
+
+
+# The stored row of a second sync that cannot be read, by what finds it and what that raises.
+UNREADABLE = {
+    "a plan": ("latest_run", ConfigError("the stored plan cannot be read: KeyError: 'source'")),
+    "a verdict": ("cut_states", ValueError("'FINE' is not a valid Verdict")),
+    "a live verdict": ("live_reconciliations", KeyError("gtid")),
+    "a signature": ("kept", InvariantViolated("no verdict MACTH")),
+    "a report": ("", None),
+}
+
+
+@pytest.mark.parametrize("row", UNREADABLE)
+def test_a_stored_row_that_cannot_be_read_takes_its_sync_from_the_overview_and_no_other(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    name, error = UNREADABLE[row]
+    monkeypatch.setattr(access, "may_see", lambda _user, _sync: True)
+    monkeypatch.setattr(reports, "syncs", lambda: ["payroll", "settlement"])
+    if error is None:
+        platform.unreadable_reports = {StreamId("payroll", "warehouse"): "TypeError: lag_s"}
+    else:
+        place: Any = results.Unsigned if name == "kept" else results.Platform
+        answer = getattr(place, name)
+
+        def asked(self: Any, sync: Any, *arguments: Any, **named: Any) -> Any:
+            if sync == "payroll" or "payroll" in sync:
+                raise error
+            return answer(self, sync, *arguments, **named)
+
+        monkeypatch.setattr(place, name, asked)
+    text = html.unescape(signed_in.get("/page").text)
+    why = str(error.args[0]) if error else "TypeError: lag_s"
+    (mine,) = re.findall(r'<tr><th scope="row"><a href="page[?]sync=payroll">.*?</tr>', text, re.DOTALL)
+    assert "UNREADABLE" in mine and why in mine and "MATCH" not in mine
+    (other,) = re.findall(r'<tr><th scope="row"><a href="page[?]sync=settlement">.*?</tr>', text, re.DOTALL)
+    assert "</span> MATCH" in other
+    alert = text.partition('<section role="alert">')[2].partition("</section>")[0]
+    assert "payroll" in alert and "settlement" not in alert
+    over = signed_in.get("/api/v1/overview").json()
+    assert [one["sync"] for one in over["rows"]] == ["settlement"]
+    assert [one["sync"] for one in over["unreadable"]] == ["payroll"]
+    syncs = signed_in.get("/api/v1/syncs").json()
+    assert [(one["sync"], one["verdict"]) for one in syncs] == [("settlement", "MATCH"), ("payroll", "UNREADABLE")]
+    if error is not None and name != "kept":
+        alone = signed_in.get("/page?sync=payroll")
+        assert alone.status_code == 503 and why in html.unescape(alone.text)
 
 
 def of_days(platform: results.Platform, *days: date) -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
+from typing import Any
 
 from psycopg.types.json import Jsonb
 
@@ -302,25 +303,29 @@ class PlatformStreamDirector:
 
     def latest_report(self, stream: StreamId) -> StreamReport | None:
         """None when it never reported. `age_s` distinguishes a report of now from the last one of a dead worker."""
-        return self._reports("sync = %s and destination = %s", (stream.sync, stream.destination)).get(stream)
+        found = self._reported("sync = %s and destination = %s", (stream.sync, stream.destination))
+        return next((_report_of(row) for row in found), None)
 
-    def latest_reports(self) -> dict[StreamId, StreamReport]:
-        return self._reports("true", ())
+    def latest_reports(self, sync: str = "") -> dict[StreamId, StreamReport]:
+        """Of all streams, or of those of one sync."""
+        return {one.stream: one for one in map(_report_of, self._reported("%s in ('', sync)", (sync,)))}
 
-    def _reports(self, condition: str, arguments: Sequence[str]) -> dict[StreamId, StreamReport]:
-        def work(session: Session) -> dict[StreamId, StreamReport]:
-            # `condition` is one of the texts above, never input.
-            statement = f"{_REPORTS} where {condition} order by sync, destination"
-            found = {}
-            reported = session.execute(statement.encode(), arguments)
-            for sync, destination, document, age_s, still_s, since, kept in reported:
-                stream = StreamId(sync, destination)
-                found[stream] = rows.report_of(
-                    stream, document, age_s=float(age_s), still_s=max(0.0, float(still_s)), since=since, kept=kept
-                )
-            return found
+    def readable_reports(self) -> tuple[dict[StreamId, StreamReport], dict[StreamId, str]]:
+        """Of all streams; and of each whose report cannot be read, why."""
+        found, unreadable = dict[StreamId, StreamReport](), dict[StreamId, str]()
+        for row in self._reported("true", ()):
+            try:
+                report = _report_of(row)
+            except (*audit.UNREADABLE, AttributeError) as exc:
+                unreadable[StreamId(row[0], row[1])] = f"{type(exc).__name__}: {exc}"
+            else:
+                found[report.stream] = report
+        return found, unreadable
 
-        return self._database.transact(work)
+    def _reported(self, condition: str, arguments: Sequence[str]) -> list[tuple[Any, ...]]:
+        # `condition` is one of the texts above, never input.
+        statement = f"{_REPORTS} where {condition} order by sync, destination"
+        return self._database.transact(lambda session: session.execute(statement.encode(), arguments).fetchall())
 
     def put_report(self, report: StreamReport) -> None:
         """For the host, about a stream without a task. Without effect unless `report.host` has the lease."""
@@ -442,3 +447,11 @@ class PlatformStreamDirector:
             session.execute("delete from stream_hold where hold_id = %s", (hold_id,))
 
         self._database.transact(work)
+
+
+def _report_of(row: tuple[Any, ...]) -> StreamReport:
+    sync, destination, document, age_s, still_s, since, kept = row
+    stream = StreamId(sync, destination)
+    return rows.report_of(
+        stream, document, age_s=float(age_s), still_s=max(0.0, float(still_s)), since=since, kept=kept
+    )

@@ -1,10 +1,12 @@
 """What a person sees first in the morning: the verdicts of all syncs by business date, what waits for them, what is
 late. Values only, no HTML."""
 
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, TypeVar
+from zoneinfo import ZoneInfo
 
 from seamline.domain.cut_state import CutState, Headline, has_verdict, of_live, worst_headline
 from seamline.domain.escalation import owners_in_words
@@ -25,8 +27,12 @@ from seamline_airflow import late_verdicts, parts
 from seamline_airflow.page import reading, reports, waiting
 from seamline_airflow.page.alarm_words import alarm_in_words
 from seamline_airflow.page.reports import SyncReport
-from seamline_airflow.stream_health import Look, look
+from seamline_airflow.stream_health import Look, look, look_at_readable
 
+AnswerT = TypeVar("AnswerT")
+log = logging.getLogger(__name__)
+# In place of a verdict: it is none, and never looks like one.
+UNREADABLE = phrase("UNREADABLE")
 # As many as the word for a sync looks at, so that every date that counts in it is on the first page.
 DATES = headline.DATES
 # While such an alarm is open, a source cannot be read, or its changes do not come.
@@ -131,10 +137,24 @@ class Away:
 
 
 @dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A sync of which something that is stored cannot be read, so nothing is known of it. `why`: what, as an error says
+    it."""
+
+    sync: str
+    why: str
+
+    @property
+    def word(self) -> str:
+        return UNREADABLE
+
+
+@dataclass(frozen=True, slots=True)
 class Overview:
     """`dates`: the newest first. `questions`: cuts that wait for a person, the longest first. `mine`: open breaks that
     wait for who looks, the late ones first; `assigned`: how many are assigned in all. `unsent`: mails
-    that could not be sent. `missing`: business dates without a published cut, the newest first."""
+    that could not be sent. `missing`: business dates without a published cut, the newest first. `unreadable`: syncs
+    of which nothing else stands here."""
 
     dates: tuple[date, ...]
     rows: tuple[Row, ...]
@@ -147,6 +167,7 @@ class Overview:
     assigned: int = 0
     unsent: tuple[Unsent, ...] = ()
     missing: tuple[Missing, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
 
     @property
     def undecided(self) -> tuple[Missing, ...]:
@@ -161,7 +182,8 @@ class Overview:
 
     @property
     def zones(self) -> dict[str, Any]:
-        return {row.report.sync: row.report.zone for row in self.rows}
+        unknown = {one.sync: ZoneInfo("UTC") for one in self.unreadable}
+        return unknown | {row.report.sync: row.report.zone for row in self.rows}
 
 
 def read(
@@ -169,33 +191,89 @@ def read(
 ) -> Overview:
     """Of these syncs. `before`: the dates before it; what stands beside them is as of now. `who`: whose breaks.
     `looked`: at all streams, where somebody has just done so."""
-    seen = looked or look()
+    seen = looked or look_at_readable()
+    known = _Readable(syncs, seen)
     with reading.platform() as store, parts.signatures() as signatures:
-        found = [reports.report_of(store, sync, seen, dates=headline.DATES, detail=Detail.VERDICTS) for sync in syncs]
-        older = {sync: store.cut_states(sync, DATES, before=before, detail=Detail.VERDICTS) for sync in syncs if before}
-        expected = {sync: one for sync in syncs if (one := _expected(store, sync, now)) is not None}
-        cuts = {one.sync: older.get(one.sync, one.cuts) for one in found}
-        dates = _dates(cuts.values(), [] if before else [day for day, _ in expected.values()])
-        signs = signatures.kept(syncs, since=min(dates, default=date.max))
+        read = known.each(lambda sync: _of_sync(store, sync, seen, before, now))
+        cuts = {sync: one.cuts for sync, one in read.items()}
+        dates = _dates(cuts.values(), [] if before else [one.expected[0] for one in read.values() if one.expected])
+        signs = known.together(lambda names: signatures.kept(names, since=min(dates, default=date.max)))
+    missing = () if before else known.together(lambda names: _missing([read[sync].report for sync in names], now))
+    mine = known.together(lambda names: waiting.of(who, names, now)) if who else ()
+    readable = {sync: read[sync] for sync in known.syncs}
+    found = [one.report for one in readable.values()]
     return Overview(
         dates=dates,
-        rows=tuple(Row(one, _cells(cuts[one.sync], dates, signs)) for one in found),
+        rows=tuple(Row(one.report, _cells(one.cuts, dates, signs)) for one in readable.values()),
         questions=_questions(found),
         awaited=_with_acknowledgements(
             [
                 awaited
-                for one in found
-                if one.sync in expected and (awaited := _awaited(one, *expected[one.sync], now)) is not None
+                for one in readable.values()
+                if one.expected and (awaited := _awaited(one.report, *one.expected, now)) is not None
             ]
         ),
         away=_with_deadlines(_away(syncs, seen)),
         unsigned=_unsigned(signs),
         now=now,
-        mine=waiting.of(who, syncs, now) if who else (),
+        mine=mine,
         assigned=waiting.assigned(who, syncs) if who else 0,
         unsent=_unsent(syncs) if who else (),
-        missing=() if before else _missing(found, now),
+        missing=missing,
+        unreadable=known.left_out,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What is read of one sync by itself. `cuts`: those that the page shows."""
+
+    report: SyncReport
+    cuts: Sequence[CutState]
+    expected: tuple[date, NightlyPlan] | None
+
+
+def _of_sync(store: Any, sync: str, seen: Look, before: date | None, now: datetime) -> _Read:
+    report = reports.report_of(store, sync, seen, dates=headline.DATES, detail=Detail.VERDICTS)
+    older = store.cut_states(sync, DATES, before=before, detail=Detail.VERDICTS) if before else report.cuts
+    return _Read(report, older, _expected(store, sync, now))
+
+
+class _Readable:
+    """The syncs of which everything could be read so far; the others are left out, each with the reason."""
+
+    def __init__(self, syncs: Sequence[str], seen: Look) -> None:
+        self._why = {
+            stream.sync: phrase("the report of %(stream)s cannot be read: %(why)s", stream=stream, why=why)
+            for stream, why in seen.unreadable.items()
+        }
+        self._asked = tuple(syncs)
+
+    @property
+    def syncs(self) -> list[str]:
+        return [sync for sync in self._asked if sync not in self._why]
+
+    @property
+    def left_out(self) -> tuple[Unreadable, ...]:
+        return tuple(Unreadable(sync, self._why[sync]) for sync in self._asked if sync in self._why)
+
+    def each(self, ask: Callable[[str], AnswerT]) -> dict[str, AnswerT]:
+        """By sync. One about which there is no answer is left out from here on."""
+        found = {}
+        for sync in self.syncs:
+            try:
+                found[sync] = ask(sync)
+            except reading.UNREADABLE as exc:
+                self._why[sync] = reading.why_unreadable(exc)
+                log.warning("what is stored of sync %s cannot be read: %s", sync, self._why[sync])
+        return found
+
+    def together(self, ask: Callable[[Sequence[str]], Iterable[AnswerT]]) -> tuple[AnswerT, ...]:
+        """Of all with one question; where that has no answer, of one after the other."""
+        try:
+            return tuple(ask(self.syncs))
+        except reading.UNREADABLE:
+            return tuple(one for found in self.each(lambda sync: tuple(ask([sync]))).values() for one in found)
 
 
 def _missing(found: Iterable[SyncReport], now: datetime) -> tuple[Missing, ...]:

@@ -10,10 +10,17 @@ from functools import cache
 from typing import Any
 
 from seamline import settings
+from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TerminalError
 from seamline.domain.masking import Hidden, masked
 from seamline.domain.runs import RunKind
 from seamline.spec.sensitive import hidden_columns
 from seamline_airflow import parts
+
+# What a store raises that has found a row which no version of ours writes.
+_NOT_READABLE = (InvariantViolated, ValueError, LookupError, TypeError, AttributeError)
+# The same by `_Masked`, and of a plan.
+UNREADABLE = (TerminalError, ConfigError, *_NOT_READABLE)
+_CURE = "`./seamline audit verify` says whether somebody has changed it; else it was written by another version"
 
 
 @contextmanager
@@ -63,6 +70,15 @@ class _Masked:
         asked = getattr(self._store, name)
 
         def answered(*arguments: Any, **named: Any) -> Any:
-            return masked(asked(*arguments, **named), self._hidden, self._sync)
+            try:
+                found = asked(*arguments, **named)
+            except _NOT_READABLE as exc:
+                raise TerminalError(f"what is stored cannot be read: {why_unreadable(exc)}", hint=_CURE) from exc
+            return masked(found, self._hidden, self._sync)
 
         return answered
+
+
+def why_unreadable(exc: Exception) -> str:
+    """In words: what was raised may be a bare name."""
+    return str(exc) if isinstance(exc, SeamlineError) else f"{type(exc).__name__}: {exc}"

@@ -68,6 +68,7 @@ def get_overview(user: access.User, before: date | None = None) -> answers.Overv
         waiting=[_waiting(one) for one in seen.questions],
         awaited=[answers.Awaited.model_validate(one) for one in seen.awaited],
         away=[answers.Away.model_validate(one) for one in seen.away],
+        unreadable=[answers.Unreadable.model_validate(one) for one in seen.unreadable],
     )
 
 
@@ -75,7 +76,11 @@ def get_overview(user: access.User, before: date | None = None) -> answers.Overv
 def get_syncs(user: access.User) -> list[answers.SyncInList]:
     """The syncs that the user may see."""
     seen = overview.read(_syncs(user), before=None, now=datetime.now(UTC))
-    return [answers.SyncInList(**_sync(one.report)) for one in seen.rows]
+    unreadable = [
+        answers.SyncInList(sync=one.sync, verdict=overview.UNREADABLE, state=one.why, timezone="", destinations=[])
+        for one in seen.unreadable
+    ]
+    return [*(answers.SyncInList(**_sync(one.report)) for one in seen.rows), *unreadable]
 
 
 @api.get("/syncs/{sync}")

@@ -24,9 +24,19 @@ class Destination(Answer):
     level: str | None = Field(description="What readers may rely on there.")
 
 
+class Unreadable(Answer):
+    """A sync of which something that is stored cannot be read, so nothing is known of it. `why`: what."""
+
+    sync: str
+    why: str
+
+
 class SyncInList(Answer):
     sync: str
-    verdict: str = Field(description="The word that the page and `status` have for it.")
+    verdict: str = Field(
+        description="The word that the page and `status` have for it; UNREADABLE where something that is stored of it"
+        " cannot be read: `state` says what, and the rest is empty."
+    )
     state: str
     timezone: str
     destinations: list[Destination]
@@ -380,6 +390,9 @@ class Overview(Answer):
     waiting: list[Waiting]
     awaited: list[Awaited]
     away: list[Away]
+    unreadable: list[Unreadable] = Field(
+        description="Syncs that are in none of the other lists: what is stored of them cannot be read."
+    )
 
 
 class Head(Answer):
