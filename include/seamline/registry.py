@@ -47,6 +47,7 @@ from seamline.platform.attachments import PlatformAttachments
 from seamline.platform.audit import PlatformAudit
 from seamline.platform.audit_anchor import Anchors, AnchorTopic, Lines, anchor_files, send_anchor, write_anchor
 from seamline.platform.audit_export import export, zip_into
+from seamline.platform.audit_verifier import PlatformAuditVerifier
 from seamline.platform.baselines import PlatformBaselines
 from seamline.platform.breaks import PlatformBreaks
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
@@ -94,6 +95,8 @@ from seamline.sync.reading_pace import PaceQuestion, Pacer
 _log = logging.getLogger(__name__)
 # The chain behind a date may be long; a person waits for it.
 _EVIDENCE_TIMEOUT_S = 60.0
+# A question about all that is stored of a sync.
+_VERIFY_TIMEOUT_S = 300.0
 
 if TYPE_CHECKING:
     from seamline.values.changes import ChangeBatch, ChangeDecoder
@@ -456,6 +459,12 @@ def platform() -> PlatformStore:
 
 def audit() -> PlatformAudit:
     return PlatformAudit(Database())
+
+
+def audit_verifier() -> PlatformAuditVerifier:
+    return PlatformAuditVerifier(
+        lambda: open_session(application_name="seamline audit", statement_timeout_s=_VERIFY_TIMEOUT_S), audit_anchors
+    )
 
 
 def evidence(sync: str, day: date) -> BinaryIO:

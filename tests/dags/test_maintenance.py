@@ -15,11 +15,12 @@ from seamline.domain.log_archive import Archived
 from seamline.domain.log_floor import Floor, LedgerPlace
 from seamline.plan.maintenance import CHORES
 from seamline.sinks.postgres.maintenance import LetGo
+from seamline.sync.audit_round import Outcome
 from seamline.sync.log_archiving import Archiving
 from seamline.sync.log_pruning import Pruned
 from seamline_airflow import parts
 from seamline_airflow.dag_factory import maintenance_dag
-from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED, in_words
+from seamline_airflow.operators.maintenance import LOG_NOT_PRUNED, RECORD_ALTERED, in_words
 from tests.dags import results
 from tests.unit import test_cut_keep, test_log_pruning
 from tests.unit.declared import SOURCE, write_declarations
@@ -203,3 +204,44 @@ def test_a_destination_that_is_away_keeps_no_other_from_being_cleared(world: Wor
     with pytest.raises(AirflowException, match="no route to host"):
         run("destinations")
     assert world.left == 0, "the others were cleared"
+
+
+@dataclass
+class Verifier:
+    """Of two syncs, the second of which is not declared any more; `wrong`: what is stored otherwise, by sync."""
+
+    wrong: dict[str, Outcome] = field(default_factory=dict)
+    is_away: bool = False
+
+    def syncs(self) -> list[str]:
+        return ["payroll", "settlement"]
+
+    def chain(self) -> Outcome:
+        return Outcome()
+
+    def stored(self, sync: str) -> Outcome:
+        if self.is_away:
+            raise TransientError("the platform database does not answer")
+        return self.wrong.get(sync, Outcome())
+
+
+def test_an_altered_record_is_an_alarm_until_it_is_as_it_was_and_an_error_ends_none(
+    world: World, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = Verifier()
+    monkeypatch.setattr(registry, "audit_verifier", lambda: verifier)
+    assert sorted(run("audit")["verified"]) == ["payroll", "settlement"] and platform.alarms == {}
+    verifier.wrong["settlement"] = Outcome(1, ("table account was changed after entry 812 (compared)",))
+    for _ in range(2):
+        assert run("audit")["altered"] == ["settlement"]
+        assert list(platform.alarms) == [(RECORD_ALTERED, "settlement")]
+    text = platform.alarms[RECORD_ALTERED, "settlement"]
+    assert "table account was changed" in text and "./seamline audit verify --sync settlement" in text
+    verifier.is_away = True
+    with pytest.raises(AirflowException, match="does not answer"):
+        run("audit")
+    assert platform.alarms[RECORD_ALTERED, "settlement"] == text, "an alarm that says what is wrong stays as it is"
+    assert "could not be verified" in platform.alarms[RECORD_ALTERED, "payroll"]
+    verifier.is_away, verifier.wrong = False, {}
+    run("audit")
+    assert platform.alarms == {}

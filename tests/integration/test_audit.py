@@ -33,10 +33,12 @@ from seamline.platform import migrate
 from seamline.platform.audit import Head, PlatformAudit, append, entries
 from seamline.platform.audit_anchor import AnchorTopic, anchor_files, send_anchor, write_anchor
 from seamline.platform.audit_check import Checked, check
+from seamline.platform.audit_verifier import PlatformAuditVerifier
 from seamline.platform.database import Database, Session
 from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.store import PlatformStore
 from seamline.platform.streams import PlatformStreamDirector
+from seamline.sync.audit_round import Outcome
 from tests.conftest import RunningStack
 from tests.integration.platform_database import STREAM, Server, database_of_its_own, plan
 from tests.integration.test_platform import POSITION, reconciliation, start_run
@@ -459,6 +461,22 @@ def rewritten(session: Session, first: int) -> None:
                 (content, previous, own, entry.number),
             )
             previous = own
+
+
+def test_maintenance_verifies_the_chain_and_each_sync_by_itself(
+    store: PlatformStore, server: Server, tmp_path: Path
+) -> None:
+    a_night(store)
+    write_anchor(tmp_path, head(server))
+    verifier = PlatformAuditVerifier(server.open, lambda: anchor_files(tmp_path))
+    assert verifier.syncs() == ["settlement"]
+    assert (verifier.chain(), verifier.stored("settlement"), verifier.stored("payroll")) == (Outcome(),) * 3
+    tamper(server, "update reconciliation set verdict = 'MATCH'")
+    assert verifier.chain() == verifier.stored("payroll") == Outcome()
+    found = verifier.stored("settlement")
+    assert found.lines == tuple(faults(server)) and found.faults == 1
+    tamper(server, "delete from audit_entry where number = (select max(number) from audit_entry)")
+    assert "which it names, is missing" in verifier.chain().lines[0]
 
 
 def test_a_chain_that_was_written_again_differs_from_its_anchor(

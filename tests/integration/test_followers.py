@@ -18,6 +18,7 @@ from seamline.domain.reading_pace import LogPressure, Rate
 from seamline.domain.runs import RunState
 from seamline.plan.document import plan_to_json
 from seamline.platform import migrate
+from seamline.platform.audit import UNREADABLE
 from seamline.platform.capture_registry import PlatformPruningHolds
 from seamline.platform.database import Database
 from seamline.platform.followers import STREAM_CUT_OFF, PlatformFollowers
@@ -143,3 +144,17 @@ def test_who_reads_a_source_knows_what_its_watch_does_and_whether_it_keeps_the_l
         assert pressure("anew") is None, "it loads the slowest stream again"
         store.end_alarm(CAPTURE_SLOWED, source.name)
         assert pressure("earlier") is None
+
+
+def test_a_report_that_cannot_be_read_hides_no_report_of_another_stream(server: Server) -> None:
+    opened, other = Database(server.open), StreamId("payroll", "warehouse")
+    director = PlatformStreamDirector(opened)
+    for stream in (STREAM, other):
+        opened.transact(lambda session, of=stream: put_report(session, StreamReport(of, "streaming")))
+    spoil = "update stream_report set document = jsonb_set(document, '{position}', '{}') where sync = 'payroll'"
+    opened.transact(lambda session: session.execute(spoil))
+    found, unreadable = director.readable_reports()
+    assert STREAM in found and list(unreadable) == [other] and unreadable[other]
+    assert other not in director.latest_reports(STREAM.sync)
+    with pytest.raises(UNREADABLE):
+        director.latest_reports()

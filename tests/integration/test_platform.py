@@ -19,7 +19,6 @@ from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict
 from seamline.plan.document import plan_to_json
 from seamline.plan.model import StreamPlan
 from seamline.platform import migrate
-from seamline.platform.audit import UNREADABLE
 from seamline.platform.capture_registry import PlatformCaptureRegistry, PlatformPruningHolds
 from seamline.platform.control import PlatformStreamControl
 from seamline.platform.database import Database, Session
@@ -484,22 +483,6 @@ def test_a_hold_is_heard_obeyed_up_to_a_position_and_ends_by_itself(
         wait_until(lambda: not control.orders().hold_id, timeout_s=30, what="the lease to end without a word")
         with pytest.raises(TransientError, match="ended"):
             director.apply_up_to(short, POSITION)
-
-
-def test_a_report_that_cannot_be_read_hides_no_report_of_another_stream(
-    server: Server, director: PlatformStreamDirector
-) -> None:
-    other = StreamId("payroll", "warehouse")
-    for stream in (STREAM, other):
-        Database(server.open).transact(lambda session, of=stream: put_report(session, StreamReport(of, "streaming")))
-    spoil = "update stream_report set document = jsonb_set(document, '{position}', '{}') where sync = 'payroll'"
-    Database(server.open).transact(lambda session: session.execute(spoil))
-    found, unreadable = director.readable_reports()
-    assert STREAM in found and list(unreadable) == [other] and unreadable[other]
-    assert other not in director.latest_reports(STREAM.sync)
-    with pytest.raises(UNREADABLE):
-        director.latest_reports()
-    Database(server.open).transact(lambda session: session.execute("delete from stream_report where sync = 'payroll'"))
 
 
 def test_a_stream_that_tries_in_vain_is_known_to_stand_still(server: Server, director: PlatformStreamDirector) -> None:

@@ -7,6 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from seamline.domain.alarms import AlarmKind
 from seamline.domain.errors import ConfigError
 from seamline.domain.escalation import Step, owners_in_words, reached
 from seamline.domain.notice import (
@@ -181,6 +182,11 @@ def test_an_alarm_that_comes_again_is_another_event_and_its_end_is_known_by_its_
     over = alarm_ended(first)
     assert (over.event, over.what) == (Event.ALARMS, f"is over: {first.what}")
     assert [is_end_of_alarm(one) for one in (first, over)] == [False, True]
+
+
+def test_a_record_that_was_altered_is_said_to_whoever_hears_of_alarms() -> None:
+    found = alarm_opened("settlement", AlarmKind.RECORD_ALTERED, "settlement", "a record is ALTERED", "2026-11-20")
+    assert found and (found.event, found.what) == (Event.ALARMS, "a record is ALTERED: settlement")
 
 
 @pytest.mark.parametrize("kind", ["verdict_late", "stage_late", "late_input", "cut_not_clean", "calendar_ends"])

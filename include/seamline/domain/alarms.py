@@ -36,6 +36,7 @@ class AlarmKind(StrEnum):
     CODE_DIFFERS = "code_differs"
     CALENDAR_ENDS = "calendar_ends"
     CUT_NOT_CLEAN = "cut_not_clean"
+    RECORD_ALTERED = "record_altered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,5 +233,15 @@ MEANINGS: Mapping[AlarmKind, Meaning] = {
         "it is published there, or a take is clean everywhere",
         "[work on its breaks](../how-to/work-on-breaks.md), then decide; of a cut that is INCONCLUSIVE or missing mend"
         " what the alarm says, then take the date again",
+    ),
+    AlarmKind.RECORD_ALTERED: Meaning(
+        "sync",
+        "the hourly maintenance finds that something is stored of the sync that is not what the log of acts has"
+        " (ALTERED): a verdict, decision, cut, signature, file or break; or that the chain of the log or an anchor of"
+        " it is wrong, which is an alarm of every sync; or it could not verify that. The message has the first lines",
+        "the maintenance has looked at all of the sync, the chain and the anchors, and all is as it was entered: what"
+        " was changed stays so, however often the date is taken again, until it is as it was",
+        "`./seamline audit verify --sync <sync>` names each record; find out who writes into the platform database, and"
+        " restore what was changed from a backup ([what is held](audit.md))",
     ),
 }

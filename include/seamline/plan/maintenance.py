@@ -40,4 +40,11 @@ CHORES = (
         " holds after one. Reconciliations and signatures stay, and the runs of kept cuts and of decisions. Anchors the"
         " log of acts.",
     ),
+    Chore(
+        "audit",
+        "Verify the log of acts",
+        "Holds the chain of hashes with its anchors, and what is stored of one sync after another, against each other,"
+        " as `./seamline audit verify` does: begun for two minutes at most, with another sync first each hour. Raises"
+        " an alarm for each sync of which something is ALTERED or could not be verified.",
+    ),
 )

@@ -4,8 +4,9 @@ wrong is reported as it is found. What a report shows of some runs is held again
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any, Protocol
 
 from psycopg.rows import dict_row
@@ -133,28 +134,38 @@ def check(
     """Report one line per fault. `sync` "": stored rows of all syncs; the chain is one, and always checked whole.
     `note` is for progress. `anchors` are older than this call: an anchor names what was committed before it."""
     checked = Checked()
+    with one_view(session):
+        for fault in chain(chain_faults(session, checked, anchors, note), stored_faults(session, checked, sync)):
+            checked.faults += 1
+            report(fault)
+    return checked
 
-    def found(fault: str) -> None:
-        checked.faults += 1
-        report(fault)
 
+@contextmanager
+def one_view(session: Session) -> Iterator[None]:
+    """A transaction whose view of the database stands still: what is entered meanwhile is no fault."""
     with session.transaction():
         session.execute("set transaction isolation level repeatable read, read only")
-        for faults in (
-            _chain(session, checked, note),
-            _anchors(session, anchors, checked),
-            (f"{_place(row)}: {fault}" for row, fault in _entered(session, _OF_SYNC, {"sync": sync})),
-            audit_work.faults(session, sync),
-            _files(session, sync, checked),
-        ):
-            for fault in faults:
-                found(fault)
-        for one in _LOOKS:
-            for row in _stored(session, one.query(_OF_SYNC), one.kinds, {"sync": sync}):
-                setattr(checked, one.counted, getattr(checked, one.counted) + 1)
-                for fault in one.judge(session, row):
-                    found(f"{_place(row)}: {fault}")
-    return checked
+        yield
+
+
+def chain_faults(
+    session: Session, checked: Checked, anchors: Sequence[Anchors], note: Report = lambda _: None
+) -> Iterator[str]:
+    """Of the chain, which is one for all syncs, and of its anchors. As `stored_faults` inside `one_view`."""
+    yield from _chain(session, checked, note)
+    yield from _anchors(session, anchors, checked)
+
+
+def stored_faults(session: Session, checked: Checked, sync: str) -> Iterator[str]:
+    """Of what is stored of a sync beside its entries; "": of all syncs."""
+    yield from (f"{_place(row)}: {fault}" for row, fault in _entered(session, _OF_SYNC, {"sync": sync}))
+    yield from audit_work.faults(session, sync)
+    yield from _files(session, sync, checked)
+    for one in _LOOKS:
+        for row in _stored(session, one.query(_OF_SYNC), one.kinds, {"sync": sync}):
+            setattr(checked, one.counted, getattr(checked, one.counted) + 1)
+            yield from (f"{_place(row)}: {fault}" for fault in one.judge(session, row))
 
 
 def recorded_of(session: Session, runs: Sequence[str]) -> "Takes":
@@ -221,9 +232,9 @@ class Takes:
 
 
 def _chain(session: Session, checked: Checked, note: Report) -> Iterator[str]:
-    chain = ChainCheck()
+    links = ChainCheck()
     for entry in entries(session, "true", ()):
-        yield from chain.faults(entry)
+        yield from links.faults(entry)
         checked.entries += 1
         if checked.entries % _ENTRIES_PER_NOTE == 0:
             note(f"{checked.entries:,} entries")

@@ -1,5 +1,6 @@
 """The tasks of `seamline__maintenance`: each may be repeated, and says in its log what it did and what it left."""
 
+import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, closing
 from typing import Any
@@ -9,6 +10,7 @@ from airflow.sdk import BaseOperator
 from seamline.domain.alarms import AlarmKind
 from seamline.domain.errors import SeamlineError
 from seamline.plan.model import DestinationPlan, SyncPlan
+from seamline.sync.audit_round import Round, verify_round
 from seamline.sync.cut_expiry import expire_cuts
 from seamline.sync.log_pruning import Pruned, PruningTools, log_users, prune_log
 from seamline_airflow import parts
@@ -16,6 +18,11 @@ from seamline_airflow.errors import task_errors
 
 # Nothing may be deleted of a log: somebody has to look before its disk is full.
 LOG_NOT_PRUNED = AlarmKind.LOG_NOT_PRUNED
+# Somebody has changed what is stored, or may have: whoever signs has to know it.
+RECORD_ALTERED = AlarmKind.RECORD_ALTERED
+# Of one look another sync is begun as long as this has not passed.
+VERIFY_FOR_S = 120.0
+_HOUR_S = 3600
 _MIB = 1024 * 1024
 
 
@@ -179,6 +186,41 @@ class ClearRecordsOperator(BaseOperator):
         return {what: rows for what, (rows, _) in deleted.items()}
 
 
+class VerifyAuditOperator(BaseOperator):
+    """Hold what is stored against the log of acts, and keep an alarm for each sync of which something is not as it was
+    entered. Red where something could not be verified: that is no proof, and the alarm is there too."""
+
+    def execute(self, context: Any) -> dict[str, list[str]]:  # noqa: ARG002
+        from seamline import registry
+        from seamline_airflow.page.reports import syncs
+
+        turn = int(time.time()) // _HOUR_S
+        with task_errors(), parts.platform() as store:
+            found = verify_round(
+                registry.audit_verifier(), syncs(), turn=turn, budget_s=VERIFY_FOR_S, clock=time.monotonic
+            )
+            self._keep_alarms(found, store)
+            if found.errors:
+                raise found.errors[0]
+        return {"verified": list(found.verified), "altered": list(found.altered), "left": list(found.left)}
+
+    def _keep_alarms(self, found: Round, store: Any) -> None:
+        open_ones = {alarm.subject for alarm in store.open_alarms() if alarm.kind == RECORD_ALTERED}
+        for sync, text in found.altered.items():
+            self.log.error("%s: ALTERED: %s", sync, text)
+            store.raise_alarm(RECORD_ALTERED, sync, text)
+        for sync, why in found.unknown.items():
+            self.log.error("%s: %s", sync, why)
+            # One that is open says what was wrong when it could be seen.
+            if sync not in open_ones:
+                store.raise_alarm(RECORD_ALTERED, sync, why)
+        for sync in found.verified:
+            self.log.info("%s: all is as it was entered", sync)
+            store.end_alarm(RECORD_ALTERED, sync)
+        if found.left:
+            self.log.info("%d syncs come first at one of the next hours: %s", len(found.left), ", ".join(found.left))
+
+
 def _with_destinations(plans: Sequence[SyncPlan]) -> Iterator[tuple[SyncPlan, DestinationPlan]]:
     return ((plan, destination) for plan in plans for destination in plan.destinations)
 
@@ -218,4 +260,5 @@ OPERATORS: dict[str, type[BaseOperator]] = {
     "cuts": ExpireCutsOperator,
     "destinations": ClearDestinationsOperator,
     "records": ClearRecordsOperator,
+    "audit": VerifyAuditOperator,
 }

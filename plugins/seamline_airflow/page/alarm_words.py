@@ -30,6 +30,7 @@ TITLES: Mapping[str, str] = {
     AlarmKind.STAGE_LATE: phrase("stage of a night is late"),
     AlarmKind.ONBOARD_LATE: phrase("stage of an onboarding is late"),
     AlarmKind.CUT_NOT_CLEAN: phrase("cut is not clean"),
+    AlarmKind.RECORD_ALTERED: phrase("a record is ALTERED, or could not be verified"),
     AlarmKind.LATE_INPUT: phrase("the source has not closed its day"),
     AlarmKind.CALENDAR_ENDS: phrase("a calendar ends"),
     AlarmKind.CODE_DIFFERS: phrase("streams run by other code than is installed"),
