@@ -165,7 +165,12 @@ def _pings(recipients: Recipients, now: datetime, page: str, send: Send) -> list
 def _escalated(syncs: Sequence[str], now: datetime) -> Iterator[Happened]:
     people = {one.escalate_to for sync in syncs for one in reports.shown_rules(sync).severity if one.escalate_to}
     for who in sorted(people):
-        for one in waiting.of(who, syncs, now, most=WAITING_FOR_MAILS_MAX):
+        found = waiting.of(who, syncs, now, most=WAITING_FOR_MAILS_MAX)
+        if found.are_more:
+            log.warning(
+                "of the open breaks that may be %s's matter the %d oldest are judged", who, WAITING_FOR_MAILS_MAX
+            )
+        for one in found.waits:
             if one.is_escalated and one.due:
                 sync, name = one.waiting.sync, one.due.severity.name
                 yield notice.break_escalated(sync, one.waiting.work.break_id, name, one.due.at.isoformat())

@@ -321,4 +321,6 @@ def test_a_large_break_behind_hundreds_of_older_small_ones_is_escalated_by_mail(
     (one,) = notices._escalated(["settlement"], AT)
     assert f"{600:016}" in one.about
     # Airflow's managers of logins with a directory let a person in by either.
-    assert [one.is_escalated for one in waiting.of("Head", ["settlement"], AT, most=601)] == [True]
+    judged = waiting.of("Head", ["settlement"], AT, most=601)
+    assert ([one.is_escalated for one in judged.waits], judged.are_more) == ([True], False)
+    assert waiting.of("head", ["settlement"], AT, most=600) == waiting.Judged((), are_more=True)

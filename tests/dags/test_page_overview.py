@@ -2,6 +2,7 @@
 
 import html
 import re
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from itertools import product
@@ -10,16 +11,19 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from seamline.domain.break_work import Work, WorkState
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import Decision, DecisionState
 from seamline.domain.errors import ConfigError, InvariantViolated
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, RunKind, RunState, Scope
 from seamline.domain.sign_off import SignOff
-from seamline.domain.verdict import Verdict
+from seamline.domain.verdict import Break, BreakType, Verdict
 from seamline.plan.model import NightlyPlan
 from seamline.platform.store import Alarm
+from seamline.platform.work import Waiting
 from seamline.sync.repetition import NEEDS_A_PERSON
+from seamline_airflow import parts
 from seamline_airflow.page import access, acting, overview, reports
 from seamline_airflow.page.language import Language
 from seamline_airflow.page.rendering import PAGES, page_of, text_of
@@ -383,3 +387,23 @@ def test_a_moment_stands_on_one_line_wherever_it_is_shown(signed_in: TestClient,
         text = signed_in.get(address).text
         assert '<span class="at">2026-11-' in text and breakable(text) == [], address
     assert breakable('<p title="2026-11-20 09:00:00">signed at 2026-11-21 09:00:00 +08:00</p>') == ["2026-11-21 09:00"]
+
+
+@pytest.mark.parametrize(("stored", "are_more"), [(500, False), (501, True)])
+def test_where_more_breaks_are_open_than_the_page_judges_it_says_so(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch, stored: int, are_more: bool
+) -> None:
+    """One that is late and large may stand behind hundreds of older small ones."""
+    found = Break("account", BreakType.VALUE, "k", {"balance": "1"}, {"balance": "0"})
+    work = Work("0" * 16, WorkState.OPEN, since=NOON, first_at=NOON)
+
+    class Store:
+        def waiting(self, syncs: object, *, owner: str, most: int) -> list[Waiting]:
+            return [Waiting(work, "settlement", "warehouse", found)] * min(stored, most)
+
+        def mine(self, who: str, syncs: object) -> tuple[()]:
+            return ()
+
+    monkeypatch.setattr(parts, "work", lambda: nullcontext(Store()))
+    text = signed_in.get("/page").text
+    assert ("more open breaks than are judged here by amount and age, which are the 500 oldest" in text) is are_more

@@ -7,6 +7,7 @@ first once, however long the others take.
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol, TypeVar
 
 from seamline.domain.errors import SeamlineError
@@ -62,7 +63,7 @@ def verify_round(
         if found and clock() - began >= budget_s:
             left.append(sync)
         else:
-            found[sync] = _asked(lambda of=sync: verifier.stored(of), errors)
+            found[sync] = _asked(partial(verifier.stored, sync), errors)
     judged = {sync: _judged(sync, of_chain, found.get(sync)) for sync in syncs}
     return Round(
         altered={sync: text for sync, (text, _) in judged.items() if text},

@@ -164,6 +164,7 @@ class Overview:
     unsigned: Mapping[str, tuple[SignOff, ...]]
     now: datetime
     mine: tuple[waiting.Waits, ...] = ()
+    are_more: bool = False
     assigned: int = 0
     unsent: tuple[Unsent, ...] = ()
     missing: tuple[Missing, ...] = ()
@@ -199,7 +200,7 @@ def read(
         dates = _dates(cuts.values(), [] if before else [one.expected[0] for one in read.values() if one.expected])
         signs = known.together(lambda names: signatures.kept(names, since=min(dates, default=date.max)))
     missing = () if before else known.together(lambda names: _missing([read[sync].report for sync in names], now))
-    mine = known.together(lambda names: waiting.of(who, names, now)) if who else ()
+    judged = known.together(lambda names: [waiting.of(who, names, now)]) if who else ()
     readable = {sync: read[sync] for sync in known.syncs}
     found = [one.report for one in readable.values()]
     return Overview(
@@ -216,7 +217,8 @@ def read(
         away=_with_deadlines(_away(syncs, seen)),
         unsigned=_unsigned(signs),
         now=now,
-        mine=mine,
+        mine=tuple(one for found in judged for one in found.waits),
+        are_more=any(one.are_more for one in judged),
         assigned=waiting.assigned(who, syncs) if who else 0,
         unsent=_unsent(syncs) if who else (),
         missing=missing,

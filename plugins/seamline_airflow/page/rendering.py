@@ -36,6 +36,7 @@ from seamline.domain.sign_off import urgent_first
 from seamline.domain.verdict import Break, nothing_compared, shared_reasons
 from seamline.domain.witness import third_witness_in_words
 from seamline.platform.breaks import CHANGES_NAMED
+from seamline.platform.work import WAITING_FOR_MAILS_MAX, WAITING_MAX
 from seamline.report.words import visible
 from seamline.sync.shown_order import by_run
 from seamline_airflow.page import access, acting, reports
@@ -167,6 +168,8 @@ def _environment(language: Language) -> Environment:
         changes_max=CHANGES_NAMED,
         all_settled=ALL_SETTLED,
         waiting_shown=WAITING_SHOWN,
+        waiting_judged=WAITING_MAX,
+        waiting_mailed=WAITING_FOR_MAILS_MAX,
         attached_bytes_max=BYTES_MAX,
         verdict_after=f"{VERDICT_AFTER.total_seconds() / 3600:g}",
     )

@@ -26,16 +26,26 @@ class Waits:
     is_escalated: bool
 
 
-def of(who: str, syncs: Sequence[str], now: datetime, *, most: int = WAITING_MAX) -> tuple[Waits, ...]:
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """`are_more`: whether more breaks are open than were judged, so that one behind them may be late, too."""
+
+    waits: tuple[Waits, ...] = ()
+    are_more: bool = False
+
+
+def of(who: str, syncs: Sequence[str], now: datetime, *, most: int = WAITING_MAX) -> Judged:
     """What is late first, then by when it is due; what has no clock last, the oldest first. Of many the `most` oldest
-    ones are judged."""
+    ones are judged, of those that are assigned and of those that may be escalated each."""
     rules = {sync: reports.shown_rules(sync) for sync in syncs}
     escalating = [sync for sync, of in rules.items() if any(_is(who, one.escalate_to) for one in of.severity)]
     with parts.work() as store:
-        mine = store.waiting(syncs, owner=who, most=most)
-        others = store.waiting(escalating, most=most) if escalating else ()
+        # One more than are judged says whether there are others.
+        mine = store.waiting(syncs, owner=who, most=most + 1)
+        others = store.waiting(escalating, most=most + 1) if escalating else ()
+    are_more, mine, others = max(len(mine), len(others)) > most, mine[:most], others[:most]
     if not mine and not others:
-        return ()
+        return Judged()
     money = _money({one.sync for one in (*mine, *others)})
     found = [Waits(one, _due(one, rules, money, now), is_escalated=False) for one in mine]
     for one in others:
@@ -43,7 +53,7 @@ def of(who: str, syncs: Sequence[str], now: datetime, *, most: int = WAITING_MAX
         if not _is(who, one.work.owner) and due and due.is_late(now) and _is(who, due.severity.escalate_to):
             found.append(Waits(one, due, is_escalated=True))
     found.sort(key=lambda one: (one.due is None, one.due.at if one.due else one.waiting.work.first_at))
-    return tuple(masked(one, reading.hidden, one.waiting.sync) for one in found)
+    return Judged(tuple(masked(one, reading.hidden, one.waiting.sync) for one in found), are_more)
 
 
 def _is(who: str, other: str) -> bool:
