@@ -39,7 +39,7 @@ from tests.dags.page_texts import flowing
 from tests.dags.test_page import HOSTILE, WORKED_OUT
 from tests.dags.test_page_routes import BEARER
 from tests.integration.known import known_by_id
-from tests.integration.platform_database import Server, database_of_its_own, plan
+from tests.integration.platform_database import Server, database_of_its_own, know_secret, plan
 from tests.integration.test_signatures import DAY, faults, found, later_night, publish, tamper
 
 ROLES = {"viewer": "viewer", "operator": "op", "approver": "op", "second": "op"}
@@ -51,6 +51,7 @@ DATE = f"/page?sync=settlement&business_date={DAY}"
 def template() -> Iterator[tuple[Server, Server]]:
     with database_of_its_own("page_signing_test_migrated") as migrated:
         migrate.upgrade(migrated.open)
+        know_secret(migrated)
         yield migrated, Server("page_signing_test")
 
 

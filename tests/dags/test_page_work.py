@@ -15,7 +15,6 @@ from fastapi import Request
 from fastapi.testclient import TestClient
 from httpx import Response
 
-from seamline.domain.break_id import break_id
 from seamline.domain.break_work import REASONS, WorkRules
 from seamline.domain.severity import Severity
 from seamline.domain.verdict import Break, BreakType, Verdict
@@ -30,7 +29,7 @@ from tests.dags import results
 from tests.dags.test_page import HOSTILE
 from tests.dags.test_page_acting import OWN, PEOPLE
 from tests.integration.known import known_by_id
-from tests.integration.platform_database import Server, database_of_its_own, empty_tables
+from tests.integration.platform_database import Server, database_of_its_own, empty_tables, know_secret, stored_id
 
 KEYS = ("one", "two", HOSTILE)
 
@@ -39,6 +38,7 @@ KEYS = ("one", "two", HOSTILE)
 def _server(stack: RunningStack) -> Iterator[Server]:
     with database_of_its_own("platform_of_work") as server:
         migrate.upgrade(server.open)
+        know_secret(server)
         known = replace(stack.connection("postgres_root"), database=server.name)
         with known_by_id(known, CONNECTION_ID, "postgres"):
             yield server
@@ -82,7 +82,7 @@ def save(store: PlatformStore, *keys: str, run_id: str = results.RUN, **fields: 
 
 
 def identity(key: str) -> str:
-    return break_id("settlement", "warehouse", broken(key))
+    return stored_id(broken(key))
 
 
 def act(page: TestClient, doing: str, key: str = "one", *, who: str = "operator", **fields: str) -> Response:

@@ -7,12 +7,16 @@ from dataclasses import replace
 import psycopg
 
 from seamline.adapters.connections import resolve
+from seamline.domain.break_id import keyed_id
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
+from seamline.domain.verdict import Break
 from seamline.plan.model import DestinationPlan, SourcePlan, StreamPlan, SyncPlan, TablePlan
 from seamline.platform.database import Session, parameters
 
 STREAM = StreamId("settlement", "warehouse")
+# With it a test knows the identities of breaks before they are stored.
+SECRET = "5" * 64
 
 
 class Server:
@@ -53,6 +57,16 @@ def database_of_its_own(name: str) -> Iterator[Server]:
         yield server
     finally:
         server.admin(f"drop database if exists {name} with (force)")
+
+
+def know_secret(server: Server) -> None:
+    with server.open() as session:
+        session.execute("update identity_secret set secret = %s", (SECRET,))
+
+
+def stored_id(found: Break) -> str:
+    """Of a break of the sync, as it is stored where the secret is known."""
+    return keyed_id(SECRET, STREAM.sync, STREAM.destination, found)
 
 
 def empty_tables(server: Server) -> None:

@@ -13,7 +13,6 @@ import pytest
 
 from seamline.domain.attachment import FILES_MAX, File, checked
 from seamline.domain.audit import Act, Kind, Subject
-from seamline.domain.break_id import break_id
 from seamline.domain.errors import InvariantViolated, Refused
 from seamline.domain.verdict import Verdict
 from seamline.plan.document import plan_to_json
@@ -24,7 +23,7 @@ from seamline.platform.database import Database
 from seamline.platform.signatures import PlatformSignatures
 from seamline.platform.store import PlatformStore
 from seamline.platform.work import PlatformWork
-from tests.integration.platform_database import Server, plan
+from tests.integration.platform_database import Server, plan, stored_id
 from tests.integration.test_audit import DAY, logged
 from tests.integration.test_audit_export import edit, verified
 from tests.integration.test_platform import reconciliation
@@ -36,7 +35,7 @@ from tests.integration.test_signatures import template as template
 
 LETTER = File("letter.pdf", b"%PDF first")
 NEWER = File("letter.pdf", b"%PDF second \0\xff")
-ID = break_id("settlement", "warehouse", reconciliation().tables[0].breaks[0])
+ID = stored_id(reconciliation().tables[0].breaks[0])
 OF_BREAK, OF_TAKE = Holder("settlement", break_id=ID), Holder("settlement", run_id="r1", destination="warehouse")
 
 

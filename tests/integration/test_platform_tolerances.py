@@ -10,7 +10,6 @@ from decimal import Decimal
 import psycopg
 import pytest
 
-from seamline.domain.break_id import break_id
 from seamline.domain.break_work import Doing, WorkState
 from seamline.domain.errors import Refused
 from seamline.domain.tolerance import Asked, ToleranceState
@@ -20,7 +19,7 @@ from seamline.platform.database import Database
 from seamline.platform.store import PlatformStore
 from seamline.platform.tolerances import PlatformTolerances
 from seamline.platform.work import PlatformWork
-from tests.integration.platform_database import Server
+from tests.integration.platform_database import Server, stored_id
 from tests.integration.test_platform_work import entries, order, saved
 from tests.integration.test_platform_work import server as server
 from tests.integration.test_platform_work import store as store
@@ -45,7 +44,7 @@ def off(key: str, by: str, **more: str) -> Break:
 
 
 def states(work: PlatformWork, *keys: str, kind: BreakType = BreakType.VALUE) -> list[WorkState]:
-    names = [break_id("settlement", "warehouse", Break("account", kind, key)) for key in keys]
+    names = [stored_id(Break("account", kind, key)) for key in keys]
     known = work.of(names)
     return [known[name].state for name in names]
 
@@ -83,7 +82,7 @@ def test_only_what_differs_in_the_column_alone_and_within_the_bound_is_tolerated
     ]  # fmt: skip
     said = json.loads(entries(server)[1].document)
     assert (said["amount"], said["made_by"], said["breaks"], said["state"]) == ("0.05", "ann", 2, "tolerated")
-    name = break_id("settlement", "warehouse", off("5", "0.03"))
+    name = stored_id(off("5", "0.03"))
     assert [(one.kind, one.who) for one in work.deeds(name)] == [("tolerated", "comparison")]
 
 
@@ -91,12 +90,12 @@ def test_a_break_beyond_the_bound_is_open_again_and_one_that_a_person_explained_
     store: PlatformStore, work: PlatformWork, tolerances: PlatformTolerances
 ) -> None:
     saved(store, 0, off("1", "0.05"), off("2", "0.01"))
-    work.act("settlement", break_id("settlement", "warehouse", off("2", "0")), order(Doing.EXPLAIN, reason="timing"))
+    work.act("settlement", stored_id(off("2", "0")), order(Doing.EXPLAIN, reason="timing"))
     in_force(tolerances)
     assert states(work, "1", "2") == [TOLERATED, EXPLAINED]
     saved(store, 1, off("1", "0.06"), off("2", "0.01"))
     assert states(work, "1", "2") == [OPEN, EXPLAINED]
-    name = break_id("settlement", "warehouse", off("1", "0"))
+    name = stored_id(off("1", "0"))
     assert work.deeds(name)[0].comment == "no tolerance in force covers it any more"
 
 

@@ -12,7 +12,6 @@ import pytest
 
 from seamline.domain.audit import Entry, canonical_json, sha256_of
 from seamline.domain.break_age import DAYS, Aged, AgedAmount
-from seamline.domain.break_id import break_id
 from seamline.domain.break_work import NAMED_MAX, Doing, Order, WorkState
 from seamline.domain.errors import Refused
 from seamline.domain.runs import Scope
@@ -25,7 +24,7 @@ from seamline.platform.breaks import Compared, InCuts, Money, PlatformBreaks, Wa
 from seamline.platform.database import Database
 from seamline.platform.store import PlatformStore
 from seamline.platform.work import Done, PlatformWork
-from tests.integration.platform_database import Server, database_of_its_own, plan
+from tests.integration.platform_database import Server, database_of_its_own, know_secret, plan, stored_id
 from tests.integration.test_audit import logged
 from tests.integration.test_platform import reconciliation
 
@@ -39,6 +38,7 @@ MANY = 5_000
 def template() -> Iterator[Server]:
     with database_of_its_own("work_test_migrated") as server:
         migrate.upgrade(server.open)
+        know_secret(server)
         yield server
 
 
@@ -69,7 +69,7 @@ def value(key: str, table: str = "account", to: str = "2") -> Break:
 
 
 def named(key: str, table: str = "account") -> str:
-    return break_id("settlement", "warehouse", value(key, table))
+    return stored_id(value(key, table))
 
 
 def saved(store: PlatformStore, days: int, *found: Break, hidden: int = 0, **fields: Any) -> Compared:

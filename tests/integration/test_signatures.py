@@ -28,7 +28,7 @@ from seamline.platform.maintenance import PlatformMaintenance
 from seamline.platform.signatures import PlatformSignatures, Take
 from seamline.platform.store import PlatformStore
 from seamline.platform.work import Done, PlatformWork
-from tests.integration.platform_database import Server, database_of_its_own, plan
+from tests.integration.platform_database import Server, database_of_its_own, know_secret, plan
 from tests.integration.test_platform import POSITION, reconciliation, start_run
 
 DAY = date(2026, 3, 1)
@@ -41,6 +41,7 @@ TAKE = Take("settlement", "warehouse", DAY, 1)
 def template() -> Iterator[Server]:
     with database_of_its_own("signatures_test_migrated") as server:
         migrate.upgrade(server.open)
+        know_secret(server)
         yield server
 
 

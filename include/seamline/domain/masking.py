@@ -149,7 +149,7 @@ def _shown(value: Any, hidden_of: HiddenOf, sync: str, destination: str) -> Any:
     if isinstance(value, tuple | list | Mapping):
         return _all_of(value, hidden_of, sync, destination)
     if isinstance(value, Break):
-        identity = break_id(sync, destination, value) if destination else ""
+        identity = break_id(sync, destination, value) if destination else value.identity
         return masked_break(value, hidden_of(sync), identity=identity)
     if isinstance(value, LatePosting):
         return replace(value, key=masked_key(value.key, hidden_of(sync), value.table))

@@ -42,17 +42,17 @@ class BreakType(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Break:
     """One difference. `key` is canonical JSON text; for keyless tables the canonical row. `source` and `destination`
-    hold the differing columns' canonical texts (None where that side has no row). `identity`: of one whose values are
-    masked (`masking.py`), that of the break as it is stored; "" of every other. `witness`: what the log says of it,
-    where it was asked; another one does not make it another break. `beside`: where an amount or its currency differs,
-    the other of both, which both sides have alike: the columns of the table's control totals."""
+    hold the differing columns' canonical texts (None where that side has no row). `identity`: of one that is stored;
+    "" of every other. `witness`: what the log says of it, where it was asked; another one does not make it another
+    break. `beside`: where an amount or its currency differs, the other of both, which both sides have alike: columns of
+    the table's control totals."""
 
     table: str
     type: BreakType
     key: str
     source: dict[str, str | None] | None = None
     destination: dict[str, str | None] | None = None
-    identity: str = field(default="", kw_only=True)
+    identity: str = field(default="", kw_only=True, compare=False)
     witness: Witness | None = field(default=None, kw_only=True, compare=False)
     beside: dict[str, str | None] | None = field(default=None, kw_only=True, compare=False)
 

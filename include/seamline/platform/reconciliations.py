@@ -7,7 +7,6 @@ from typing import Any
 from psycopg.rows import dict_row
 from psycopg.types.json import Json, Jsonb
 
-from seamline.domain.break_id import break_id
 from seamline.domain.errors import InvariantViolated
 from seamline.domain.runs import FAILURE, Reconciliation, Scope
 from seamline.domain.verdict import Break, ControlTotal, TableVerdict, Verdict
@@ -15,6 +14,7 @@ from seamline.domain.witness import witness_to_json
 from seamline.plan.model import Run
 from seamline.platform import rows
 from seamline.platform.database import Session
+from seamline.platform.identities import identities
 
 
 class Detail(StrEnum):
@@ -123,6 +123,7 @@ def _insert_table_verdict(
         "insert into control_total values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [_total_columns(number, ordinal, place, total) for place, total in enumerate(verdict.totals)],
     )
+    names = identities(session, reconciliation.sync, reconciliation.destination, verdict.breaks)
     cursor.executemany(
         "insert into break values (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
@@ -131,11 +132,11 @@ def _insert_table_verdict(
                 ordinal,
                 place,
                 *_break_columns(found),
-                break_id(reconciliation.sync, reconciliation.destination, found),
+                name,
                 None if found.witness is None else Json(witness_to_json(found.witness)),
                 None if found.beside is None else Json(found.beside),
             )
-            for place, found in enumerate(verdict.breaks)
+            for place, (name, found) in enumerate(zip(names, verdict.breaks, strict=True))
         ],
     )
 

@@ -106,6 +106,7 @@ def break_of(row: Mapping[str, Any]) -> Break:
         key=row["key"],
         source=row["source_values"],
         destination=row["destination_values"],
+        identity=row["break_id"],
         witness=witness_from_json(row["witness"]),
         beside=row["beside"],
     )
