@@ -35,6 +35,7 @@ RUN: Mapping[str, Mapping[str, str]] = {
     "docs/how-to/read-change-files.md": {
         "import json": "tests/contract/test_change_files.py",
         "WITH changes": "tests/contract/test_change_files.py",
+        "from pyspark": "tests/contract/test_change_files.py",
     },
     "docs/how-to/read-topics.md": {
         "import json": "tests/contract/test_kafka_destination.py",
@@ -132,7 +133,6 @@ PARSED: Mapping[str, Mapping[str, str]] = {
         "./seamline stream pause": "pauses the stream that the test writes through;"
         " tests/integration/test_stream_orders.py has the command",
     },
-    "docs/how-to/read-change-files.md": {"from pyspark": _SPARK},
     "docs/how-to/read-topics.md": {
         "./seamline validate --online\n./seamline onboard feeding": _TOPICS,
         "./seamline validate --online\n./seamline onboard office": _TOPICS,

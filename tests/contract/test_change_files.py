@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from pyspark.sql import SparkSession
 
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Fenced, GateFailed, SeamlineError
@@ -94,21 +95,51 @@ def test_a_change_holds_the_row_before_it_where_that_is_declared(make: Any) -> N
 
 def test_the_page_for_readers_gets_the_rows_as_they_stand(make: Any, checkout: Path) -> None:
     world = make()
+    emptied_and_filled(changed(world))
+    keyed, keyless = blocks_for_readers(checkout, "sql")
+    wanted = [(7, "b"), (8, "a")]
+    found = duckdb.execute(keyed, {"files": files_by_the_page(checkout, world, "account")}).fetchall()
+    assert sorted(row[:2] for row in found) == wanted
+    audits = files_by_the_page(checkout, world, "audit")
+    assert duckdb.execute(keyless, {"files": audits}).fetchall() == [("x", "y", 11)]
+
+
+def test_the_page_for_readers_gets_the_same_rows_by_spark(make: Any, checkout: Path, spark: SparkSession) -> None:
+    names: dict[str, Any] = {}
+    exec(blocks_for_readers(checkout, "python")[1], names)  # noqa: S102
+
+    def read() -> list[tuple[Any, ...]]:
+        files = files_by_the_page(checkout, world, "account")
+        return sorted(names["rows_as_they_stand"](spark, files, ["id"]).collect())
+
+    world = make()
     stream = changed(world)
+    assert read() == [*((number, "b") for number in range(1, 5)), (5, "a")]
+    emptied_and_filled(stream)
+    assert read() == [(7, "b"), (8, "a")]
+
+
+def emptied_and_filled(stream: Applying) -> None:
+    """TRUNCATE of accounts, and two others in the same commit and the next one."""
     emptied = [replace(one, truncate_first=True) for one in stream.batches(insert(ACCOUNT, **account(7)))]
     staged = [stream.sink.stage(stream.lease, one) for one in emptied]
     stream.next_offset = stream.sink.commit(stream.lease, staged, progress=stream.progress()).ledger.next_offset
     stream.span(insert(ACCOUNT, **account(8)), update(ACCOUNT, account(7), account(7, "b")))
+
+
+def blocks_for_readers(checkout: Path, language: str) -> list[str]:
     page = (checkout / "docs/how-to/read-change-files.md").read_text(encoding="utf-8")
-    by_files, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    keyed, keyless = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
+
+
+def files_by_the_page(checkout: Path, world: ChangeFilesWorld, table: str) -> list[str]:
     names: dict[str, Any] = {}
-    place = by_files.replace("/srv/changes", world.declared.location).replace("settlement@feed", str(STREAM))
+    place = blocks_for_readers(checkout, "python")[0]
+    place = place.replace("/srv/changes", world.declared.location).replace("settlement@feed", str(STREAM))
     exec(place, names)  # noqa: S102
-    wanted = [(7, "b"), (8, "a")]
-    assert sorted(row[:2] for row in duckdb.execute(keyed, {"files": names["files"]}).fetchall()) == wanted
-    audits = names["change_files"](world.declared.location, str(STREAM), "audit")
-    assert duckdb.execute(keyless, {"files": audits}).fetchall() == [("x", "y", 11)]
+    found: list[str] = names["change_files"](world.declared.location, str(STREAM), table)
+    assert table != "account" or found == names["files"]
+    return found
 
 
 def test_a_truncate_is_a_record_of_its_own(make: Any) -> None:
