@@ -1,7 +1,8 @@
-"""An FTP server of a module of tests: pyftpdlib in this process, in the clear or by TLS."""
+"""An FTP server of a module of tests: pyftpdlib in this process, in the clear or by TLS, or as a process of its own."""
 
 import logging
 import secrets
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +18,9 @@ from pyftpdlib.servers import FTPServer
 
 from seamline.adapters.connections import Connection
 from tests.certificates import Pair
+from tests.daemon import Daemon, free_port, is_open
+
+_LOGIN, _PASSWORD, _ALL_RIGHTS = "partner", "of-tests", "elradfmwMT"
 
 
 @dataclass(frozen=True)
@@ -48,18 +52,22 @@ def _handler(encrypted_by: Pair | None) -> tuple[type[Any], dict[str, Any]]:
     }
 
 
+def _authorizer(password: str, folder: Path, rights: str) -> DummyAuthorizer:
+    authorizer = DummyAuthorizer()
+    authorizer.add_user(_LOGIN, password, str(folder), perm=rights)
+    return authorizer
+
+
 @contextmanager
 def running(
-    folder: Path, *, encrypted_by: Pair | None = None, rights: str = "elradfmwMT", **otherwise: Any
+    folder: Path, *, encrypted_by: Pair | None = None, rights: str = _ALL_RIGHTS, **otherwise: Any
 ) -> Iterator[Ftp]:
     """`encrypted_by`: the server's certificate; nobody is served in the clear then. `rights`: of the login, by
     pyftpdlib's letters. `otherwise`: members of its handler, for what other servers do."""
     logging.getLogger("pyftpdlib").setLevel(logging.WARNING)
     password = secrets.token_hex(8)
-    authorizer = DummyAuthorizer()
-    authorizer.add_user("partner", password, str(folder), perm=rights)
     kind, settings = _handler(encrypted_by)
-    handler = type("Handler", (kind,), {"authorizer": authorizer, **settings, **otherwise})
+    handler = type("Handler", (kind,), {"authorizer": _authorizer(password, folder, rights), **settings, **otherwise})
     # Without a loop of its own, it would take down every other server of this process when it ends.
     server = FTPServer(("127.0.0.1", 0), handler, ioloop=IOLoop())
     host, port = server.socket.getsockname()[:2]
@@ -72,8 +80,30 @@ def running(
     serving = threading.Thread(target=serve, daemon=True)
     serving.start()
     try:
-        yield Ftp(Connection("partner", "ftp", host, port, "partner", password), folder)
+        yield Ftp(Connection("partner", "ftp", host, port, _LOGIN, password), folder)
     finally:
         ended.set()
         serving.join()
         server.close_all()
+
+
+@contextmanager
+def killable(folder: Path, log: Path) -> Iterator[tuple[Ftp, Daemon]]:
+    """In the clear, by a process of its own. `log`: a file of what it says."""
+    port = free_port()
+    command = [sys.executable, "-m", __name__, str(folder), str(port)]
+    daemon = Daemon(lambda: command, log, answers=lambda: is_open(port))
+    daemon.start()
+    try:
+        yield Ftp(Connection("partner", "ftp", "127.0.0.1", port, _LOGIN, _PASSWORD), folder), daemon
+    finally:
+        daemon.kill()
+
+
+def _serve(folder: str, port: str) -> None:
+    handler = type("Handler", (FTPHandler,), {"authorizer": _authorizer(_PASSWORD, Path(folder), _ALL_RIGHTS)})
+    FTPServer(("127.0.0.1", int(port)), handler).serve_forever()
+
+
+if __name__ == "__main__":
+    _serve(*sys.argv[1:])

@@ -1,6 +1,5 @@
 """An HDFS of a module of tests: a name node and a data node in one process, of Hadoop's own jar for that."""
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,10 +12,12 @@ from seamline import settings
 from seamline.settings import Settings
 from seamline.stack import jars, java
 from seamline.stack.layout import Layout
-from tests.waiting import wait_until
+from tests.daemon import Daemon
 
 # Of the first port of the session, as those in `settings.Ports`.
 _HTTP, _RPC = 11, 12
+# A third less work for each start: it lives for a minute.
+_STARTS_SOON = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 _MAIN = "org.apache.hadoop.mapreduce.MiniHadoopClusterManager"
 _OF_PYSPARK = ("hadoop-client-*.jar", "slf4j-*.jar", "jcl-over-slf4j-*.jar", "log4j-*.jar")
 
@@ -28,6 +29,7 @@ class Hdfs:
     connection: str
     url: str
     client: WebHDFS
+    daemon: Daemon
 
 
 @contextmanager
@@ -41,23 +43,30 @@ def running(known: Settings, folder: Path) -> Iterator[Hdfs]:
     http, rpc = known.ports.base + _HTTP, known.ports.base + _RPC
     # `-D` of what may be written by anybody: who asks is who he says he is.
     said = ["-D", "dfs.permissions.enabled=false", "-D", f"hdfs.minidfs.basedir={folder}"]
-    command = [str(java.find(layout, environment).binary), "-Xmx256m", "-cp", ":".join(map(str, paths)), _MAIN]
-    asked = ["-nomr", "-format", "-nnport", str(rpc), "-nnhttpport", str(http), *said]
-    with (
-        (folder / "hdfs.log").open("w", encoding="utf-8") as log,
-        subprocess.Popen([*command, *asked], cwd=folder, stdout=log, stderr=log) as service,
-    ):
-        try:
-            client = WebHDFS("127.0.0.1", http, user="lake", skip_instance_cache=True)
-            wait_until(lambda: _takes_files(client, service, folder), timeout_s=90, what="HDFS")
-            yield Hdfs(f"webhdfs://lake@127.0.0.1:{http}", f"hdfs://127.0.0.1:{rpc}", client)
-        finally:
-            service.terminate()
+    command = [
+        str(java.find(layout, environment).binary),
+        "-Xmx256m",
+        *_STARTS_SOON,
+        "-cp",
+        ":".join(map(str, paths)),
+        _MAIN,
+    ]
+    asked = ["-nomr", "-nnport", str(rpc), "-nnhttpport", str(http), *said]
+
+    def begun() -> list[str]:
+        return [*command, *asked, *([] if (folder / "hdfs.begun").exists() else ["-format"])]
+
+    client = WebHDFS("127.0.0.1", http, user="lake", skip_instance_cache=True)
+    daemon = Daemon(begun, folder / "hdfs.log", answers=lambda: _takes_files(client), within_s=90, cwd=folder)
+    try:
+        daemon.start()
+        (folder / "hdfs.begun").touch()
+        yield Hdfs(f"webhdfs://lake@127.0.0.1:{http}", f"hdfs://127.0.0.1:{rpc}", client, daemon)
+    finally:
+        daemon.kill()
 
 
-def _takes_files(client: WebHDFS, service: "subprocess.Popen[bytes]", folder: Path) -> bool:
-    if service.poll() is not None:
-        raise AssertionError((folder / "hdfs.log").read_text(encoding="utf-8")[-2000:])
+def _takes_files(client: WebHDFS) -> bool:
     # The name node answers before it knows its data node, and says so by an error of the client's own.
     with suppress(OSError, RuntimeError):
         client.pipe_file("/begun", b"x")

@@ -1,4 +1,5 @@
-"""An S3 of a session of tests: moto in this process, or the server that SEAMLINE_TEST_S3 names.
+"""An S3 of a session of tests: moto in this process, or the server that SEAMLINE_TEST_S3 names. For a server that is
+killed, versitygw where this machine has it: moto holds everything in its memory.
 
 That is a connection of kind aws as a URI, `aws://KEY:SECRET@?endpoint_url=http%3A%2F%2F127.0.0.1%3A9000`, whose login
 may make buckets: MinIO, versitygw, or any other. A bucket is made for each session and removed behind it.
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
@@ -21,8 +23,10 @@ from werkzeug.wrappers import Response
 
 from seamline import settings
 from seamline.adapters.connections import Connection, parsed
+from tests.daemon import Daemon, free_port, is_open
 
 NAMED = "SEAMLINE_TEST_S3"
+_LOGIN, _REGION = "lake", "eu-west-1"
 
 
 @dataclass(frozen=True)
@@ -55,14 +59,37 @@ def running() -> Iterator[ObjectStore]:
 
 
 @contextmanager
+def killable(versitygw: str, folder: Path) -> Iterator[tuple[ObjectStore, Daemon]]:
+    """versitygw, by its program, over a folder that has extended attributes."""
+    port, secret = free_port(), secrets.token_hex(8)
+    (folder / "buckets").mkdir()
+    asked = ["--port", f"127.0.0.1:{port}", "--region", _REGION, "--quiet", "posix", str(folder / "buckets")]
+    login = {"ROOT_ACCESS_KEY_ID": _LOGIN, "ROOT_SECRET_ACCESS_KEY": secret}
+    environment = {**settings.process_environment(), **login}
+    daemon = Daemon(lambda: [versitygw, *asked], folder / "log", answers=lambda: is_open(port), env=environment)
+    try:
+        daemon.start()
+        connection = _said(port, secret)
+        filesystem = _filesystem(parsed(connection))
+        filesystem.create_dir("killed")
+        yield ObjectStore(connection, "killed", filesystem), daemon
+    finally:
+        daemon.kill()
+
+
+def _said(port: int, secret: str) -> str:
+    extra = {"endpoint_url": f"http://127.0.0.1:{port}", "region_name": _REGION}
+    return json.dumps({"conn_type": "aws", "login": _LOGIN, "password": secret, "extra": extra})
+
+
+@contextmanager
 def _moto() -> Iterator[str]:
     logging.getLogger("werkzeug").setLevel(logging.WARNING)
     server = make_server("127.0.0.1", 0, _Named(DomainDispatcherApplication(create_backend_app)), threaded=True)
     serving = threading.Thread(target=server.serve_forever, daemon=True)
     serving.start()
-    extra = {"endpoint_url": f"http://127.0.0.1:{server.server_port}", "region_name": "eu-west-1"}
     try:
-        yield json.dumps({"conn_type": "aws", "login": "lake", "password": secrets.token_hex(8), "extra": extra})
+        yield _said(server.server_port, secrets.token_hex(8))
     finally:
         server.shutdown()
         serving.join()

@@ -5,54 +5,24 @@ It runs as an ordinary account, which alone may log in, by its key.
 
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-
-import psutil
+from typing import Any
 
 from seamline import settings
 from seamline.adapters.connections import Connection
 from seamline.settings import Settings
 from seamline.stack import account, jars
 from tests import debian_packages
-from tests.waiting import wait_until
+from tests.daemon import Daemon, free_port, is_open
 
 # The server, and the one library of it that a Debian without it may lack.
 _PACKAGES = ("openssh-server", "libwrap0")
 _LIBRARIES = Path("usr/lib/x86_64-linux-gnu")
-
-
-class Daemon:
-    """The process of a server on its port, which may be killed and started again."""
-
-    def __init__(self, port: int, start: Callable[[], "subprocess.Popen[bytes]"]) -> None:
-        self._port, self._start = port, start
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        self._process = self._start()
-        wait_until(lambda: _answers(self._port), timeout_s=20, what="sshd")
-
-    def sessions(self) -> list[psutil.Process]:
-        """The processes of all sessions: each has one of its own."""
-        return psutil.Process(self._process.pid).children(recursive=True) if self._process else []
-
-    def kill(self) -> None:
-        """By SIGKILL, with all sessions. A repeat changes nothing."""
-        if self._process is None:
-            return
-        sessions = self.sessions()
-        for one in [*sessions, self._process]:
-            with suppress(psutil.NoSuchProcess):
-                one.kill()
-        self._process.wait()
-        psutil.wait_procs(sessions)
-        self._process = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +40,7 @@ def running(known: Settings) -> Iterator[SshServer]:
     owner = account.server_account()
     # Below the folder of tests no other account finds a way.
     with tempfile.TemporaryDirectory(prefix="seamline-ssh-") as made:
-        folder, port = Path(made), _free_port()
+        folder, port = Path(made), free_port()
         for name in ("host", "login"):
             _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / name))
         (folder / "place").mkdir()
@@ -82,13 +52,8 @@ def running(known: Settings) -> Iterator[SshServer]:
             for path in (folder, *folder.iterdir()):
                 account.hand_over(path, owner)
         command = [str(program), "-D", "-e", "-f", str(config)]
-        who = {} if owner is None else {"user": owner.uid, "group": owner.gid, "extra_groups": ()}
-
-        def started() -> "subprocess.Popen[bytes]":
-            with (folder / "log").open("a", encoding="utf-8") as log:
-                return subprocess.Popen(command, env=environment, stderr=log, **who)  # type: ignore[call-overload,no-any-return]
-
-        daemon = Daemon(port, started)
+        who: dict[str, Any] = {} if owner is None else {"user": owner.uid, "group": owner.gid, "extra_groups": ()}
+        daemon = Daemon(lambda: command, folder / "log", answers=lambda: is_open(port), env=environment, **who)
         try:
             daemon.start()
             login = owner.name if owner else pwd.getpwuid(key.stat().st_uid).pw_name
@@ -137,14 +102,3 @@ def _program(known: Settings) -> tuple[Path, dict[str, str]]:
 
 def _run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True, timeout=60)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,14 +1,17 @@
-"""A server of files that is killed amid a commit and started again: a real sshd, by SIGKILL, with all its sessions.
+"""A server of files that is killed amid a commit and started again, by SIGKILL: real servers of SFTP, FTP, HDFS and S3.
 
 Who commits has no answer then. What a partner or a reader sees is all of a delivery or nothing of it, and the repeat
 settles which.
 """
 
+import ftplib
 import io
 import random
+import shutil
 import socket
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +21,50 @@ import pytest
 from seamline import settings
 from seamline.domain.errors import CommitUnknown, TransientError
 from seamline.files.stores import sftp, sftp_session
+from seamline.files.stores.hdfs import HdfsStore
 from seamline.files.stores.opening import open_store
+from seamline.files.stores.sftp import SftpStore
 from seamline.files.stores.store import Store
-from tests import ssh_server
+from tests import ftp_server, s3_server, ssh_server
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.change_files_world import ChangeFilesWorld
-from tests.contract.file_places import Place, folder_place, said
+from tests.contract.file_places import Place, folder_place, hdfs_place, said, stored_place
 from tests.contract.files_world import STORE_STEPS, Night
 from tests.contract.test_files_cuts import actors
+from tests.daemon import Daemon
+from tests.hdfs_server import Hdfs
 from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert
-from tests.ssh_server import Daemon, SshServer
+from tests.once_more import ONCE_MORE
+from tests.ssh_server import SshServer
 
-# Of steps that are alike the first and the last; behind the last number nothing is left to be done.
-STEPS = (0, 5, 6, 7, 10, 11, 12, 13, 14, 15)
+# HDFS needs seconds for each start.
+QUICK = ("sftp", "ftp", "s3")
+# By what of its client a store gives a draft its name; S3 has no drafts.
+RENAMES = {"sftp": (SftpStore, "_renamed"), "ftp": (ftplib.FTP, "rename"), "hdfs": (HdfsStore, "_renamed")}
+
+
+@dataclass(frozen=True)
+class Served:
+    """A place whose server may be killed. `connection`: as an environment variable says it. `chosen`: behind which of
+    the steps that were taken it is killed."""
+
+    store: str
+    place: Place
+    connection: str
+    daemon: Daemon
+    chosen: Callable[[Sequence[str]], Sequence[int]]
+
+
+def ends_of_runs(steps: Sequence[str]) -> Sequence[int]:
+    """Of steps that are alike the first and the last."""
+    around = [None, *steps, None]
+    return [at for at, name in enumerate(steps) if not around[at] == name == around[at + 2]]
+
+
+def decisive(steps: Sequence[str]) -> Sequence[int]:
+    """For a server that needs seconds to come up: the decision, the first name that is given, and the flag's."""
+    places = [at for at, name in enumerate(steps) if name == "place"]
+    return [steps.index("put_if_absent"), *places[:1], *places[-1:]]
 
 
 @pytest.fixture(scope="module")
@@ -39,14 +73,56 @@ def server() -> Iterator[SshServer]:
         yield found
 
 
+@pytest.fixture(scope="module", params=[*QUICK, "hdfs"])
+def begun(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    folder = tmp_path_factory.mktemp("served")
+    with ExitStack() as opened:
+        yield OPENED[request.param](request, opened, folder)
+
+
+def _sftp(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Served:  # noqa: ARG001
+    found: SshServer = request.getfixturevalue("server")
+    place = folder_place(f"sftp://{found.folder}", "killed", found.folder)
+    return Served("sftp", place, said(found.connection), found.daemon, ends_of_runs)
+
+
+def _ftp(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Served:  # noqa: ARG001
+    (folder / "root" / "out").mkdir(parents=True)
+    found, daemon = opened.enter_context(ftp_server.killable(folder / "root", folder / "log"))
+    place = folder_place("ftp:///out", "killed", folder / "root" / "out")
+    return Served("ftp", place, said(found.connection), daemon, ends_of_runs)
+
+
+def _hdfs(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Served:  # noqa: ARG001
+    found: Hdfs = request.getfixturevalue("hdfs")
+    return Served("hdfs", hdfs_place(found, "/killed", "killed"), found.connection, found.daemon, decisive)
+
+
+def _s3(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Served:  # noqa: ARG001
+    """moto has its objects in its memory, and they would go with it."""
+    if (versitygw := shutil.which("versitygw")) is None:
+        pytest.skip("there is no versitygw on the PATH of this machine")
+    found, daemon = opened.enter_context(s3_server.killable(versitygw, folder))
+    root = f"{found.bucket}/out"
+    return Served(
+        "s3", stored_place(f"s3://{root}", "killed", found.filesystem, root), found.connection, daemon, ends_of_runs
+    )
+
+
+OPENED = {"sftp": _sftp, "ftp": _ftp, "hdfs": _hdfs, "s3": _s3}
+
+
 @pytest.fixture
-def place(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> Place:
-    monkeypatch.setenv("SEAMLINE_CONNECTION_KILLED", said(server.connection))
-    return folder_place(f"sftp://{server.folder}", "killed", server.folder)
+def served(begun: Served, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setenv("SEAMLINE_CONNECTION_KILLED", begun.connection)
+    yield begun
+    # Whatever a test has come to, others use this server too.
+    begun.daemon.start()
 
 
-def dying_behind(step: int, daemon: Daemon, store: Store, patch: pytest.MonkeyPatch) -> list[str]:
-    """The server does all changes up to this one and is killed before it has answered to that. The steps taken."""
+def dying_behind(step: int | None, daemon: Daemon, store: Store, patch: pytest.MonkeyPatch) -> list[str]:
+    """The server does all changes up to this one and is killed before it has answered to that; None: it lives. The
+    steps taken."""
     taken: list[str] = []
 
     def watched(name: str) -> None:
@@ -55,11 +131,11 @@ def dying_behind(step: int, daemon: Daemon, store: Store, patch: pytest.MonkeyPa
         def once(*given: Any) -> Any:
             taken.append(name)
             found = real(*given)
-            if len(taken) <= step:
+            if step is None or len(taken) <= step:
                 return found
             daemon.kill()
-            # Nobody is there any more: the error is the client's own.
-            return real(*given)
+            # Nobody is there any more: the error is the client's own. A content is read, and perhaps closed.
+            return store.size(given[0])
 
         patch.setattr(store, name, once)
 
@@ -81,70 +157,140 @@ class _Dying:
         return bytes(self._content.read(3 if self._reads == 1 else size))
 
 
+def steps_of_publish(served: Served, staging: Path) -> list[str]:
+    night = Night(served.place, staging)
+    with pytest.MonkeyPatch.context() as patch, closing(night.opened()) as cuts:
+        taken = dying_behind(None, served.daemon, cuts.store, patch)
+        night.publish(night.cut("nobody dies"), by=cuts)
+    assert {"write", "put_if_absent", "place"} <= set(taken)
+    return taken
+
+
+# Three starts of HDFS. Once in each run it is killed by the test of a span.
+@pytest.mark.parametrize("begun", [*QUICK, pytest.param("hdfs", marks=ONCE_MORE)], indirect=True)
 def test_a_server_that_is_killed_within_any_step_of_a_publish_leaves_a_delivery_whole_or_not_to_be_seen(
-    server: SshServer, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, tmp_path: Path
 ) -> None:
-    for step in STEPS:
-        night = Night(place, tmp_path)
+    for step in served.chosen(steps_of_publish(served, tmp_path)):
+        night = Night(served.place, tmp_path)
         cut, cuts = night.cut("first"), night.opened()
-        with monkeypatch.context() as patch, closing(cuts):
-            taken = dying_behind(step, server.daemon, cuts.store, patch)
-            try:
-                night.publish(cut, by=cuts)
-                break
-            except TransientError:
-                assert len(taken) > step
-        assert actors(night.fetched()) in (set(), {"first"})
-        is_decided = any(path.startswith("log/") and path.endswith(".json") for path in night.own())
-        assert is_decided == ("put_if_absent" in taken), "the number is the commit"
-        server.daemon.start()
+        with pytest.MonkeyPatch.context() as patch, closing(cuts), pytest.raises(TransientError):
+            taken = dying_behind(step, served.daemon, cuts.store, patch)
+            night.publish(cut, by=cuts)
+        assert len(taken) > step
+        is_decided = "put_if_absent" in taken
+        assert is_seen_as_decided(served, night) == is_decided, "the number is the commit"
         assert night.publish(cut) == 1
         assert actors(night.fetched()) == {"first"}
         assert night.fetched(2) is None
-    assert {"write", "put_if_absent", "place"} <= set(taken)
-    assert step == len(taken)
 
 
-def test_a_server_that_is_killed_within_a_file_leaves_no_delivery(
-    server: SshServer, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def is_seen_as_decided(served: Served, night: Night) -> bool:
+    """By what lies there once the server is up again, of which a partner has all or nothing."""
+    served.daemon.start()
+    assert actors(night.fetched()) in (set(), {"first"})
+    # Drafts begin with a full stop; on FTP a number is a folder.
+    return any(path.startswith("log/0") for path in night.own())
+
+
+def _within_a_file(served: Served, store: Store, patch: pytest.MonkeyPatch) -> None:
+    write = store.write
+    patch.setattr(store, "write", lambda path, content: write(path, _Dying(served.daemon, content)))
+
+
+def _before_a_draft_has_its_name(served: Served, store: Store, patch: pytest.MonkeyPatch) -> None:  # noqa: ARG001
+    owner, name = RENAMES[served.store]
+    real = getattr(owner, name)
+
+    def dying(*given: Any) -> Any:
+        served.daemon.kill()
+        return real(*given)
+
+    patch.setattr(owner, name, dying)
+
+
+@pytest.mark.parametrize(
+    ("begun", "dies"),
+    [
+        *((store, _within_a_file) for store in QUICK),
+        *((store, _before_a_draft_has_its_name) for store in QUICK if store in RENAMES),
+        *(pytest.param("hdfs", how, marks=ONCE_MORE) for how in (_within_a_file, _before_a_draft_has_its_name)),
+    ],
+    indirect=["begun"],
+)
+def test_a_server_that_is_killed_within_a_file_or_before_its_name_leaves_no_delivery(
+    served: Served, tmp_path: Path, dies: Any
 ) -> None:
-    night = Night(place, tmp_path)
+    night = Night(served.place, tmp_path)
     cut, cuts = night.cut("first"), night.opened()
-    write = cuts.store.write
-    with monkeypatch.context() as patch, closing(cuts), pytest.raises(TransientError):
-        patch.setattr(cuts.store, "write", lambda path, content: write(path, _Dying(server.daemon, content)))
+    with pytest.MonkeyPatch.context() as patch, closing(cuts), pytest.raises(TransientError):
+        dies(served, cuts.store, patch)
         night.publish(cut, by=cuts)
-    server.daemon.start()
+    served.daemon.start()
     assert night.fetched() is None
     assert night.publish(cut) == 1
     assert actors(night.fetched()) == {"first"}
 
 
-def test_a_server_that_is_killed_within_any_step_of_a_span_has_it_once_after_the_repeat(
-    server: SshServer, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("begun", ["ftp"], indirect=True)
+def test_a_planted_server_that_forgets_what_it_has_confirmed_is_found(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = ChangeFilesWorld(TABLES, place.location, staging=tmp_path, connection=place.connection)
-    published(world)
-    for step in range(20):
-        stream, number = Applying(world), step + 1
-        changes = (insert(ACCOUNT, **account(number)), insert(AUDIT, actor="x", action=str(number)))
-        with monkeypatch.context() as patch, closing(stream.sink):
-            taken = dying_behind(step, server.daemon, stream.sink._log.store, patch)  # type: ignore[attr-defined]
-            try:
-                stream.span(*changes)
-                break
-            except (TransientError, CommitUnknown) as error:
-                assert isinstance(error, CommitUnknown) == ("put_if_absent" in taken)
-        server.daemon.start()
+    kill = served.daemon.kill
+
+    def forgetful() -> None:
+        kill()
+        for path in served.place.seen(""):
+            if "/log/0" in path:
+                served.place.put(path, None)
+
+    monkeypatch.setattr(served.daemon, "kill", forgetful)
+    with pytest.raises(AssertionError, match="the number is the commit"):
+        test_a_server_that_is_killed_within_any_step_of_a_publish_leaves_a_delivery_whole_or_not_to_be_seen(
+            served, tmp_path
+        )
+
+
+def test_a_server_that_is_killed_within_any_step_of_a_span_has_it_once_after_the_repeat(
+    served: Served, tmp_path: Path
+) -> None:
+    world = ChangeFilesWorld(TABLES, served.place.location, staging=tmp_path, connection=served.place.connection)
+    steps, rows = span_and_its_steps(published(world), served, 1, dies_behind=None), 1
+    assert steps[-1] == "put_if_absent"
+    for step in served.chosen(steps):
+        rows += 1
+        stream = Applying(world)
         before = stream.next_offset
+        taken = span_and_its_steps(stream, served, rows, dies_behind=step)
+        served.daemon.start()
         again = Applying(world)
         assert (again.next_offset > before) == ("put_if_absent" in taken), "the manifest is the commit"
         if again.next_offset == before:
-            again.span(*changes)
-        assert world.rows(ACCOUNT) == texts(*(account(one + 1) for one in range(number)))
-        assert len(world.rows(AUDIT)) == number
-    assert taken[-1] == "put_if_absent"
-    assert step == len(taken)
+            again.span(*changes_of(rows))
+        assert world.rows(ACCOUNT) == texts(*(account(one + 1) for one in range(rows)))
+        assert len(world.rows(AUDIT)) == rows
+
+
+def changes_of(number: int) -> Sequence[Any]:
+    return insert(ACCOUNT, **account(number)), insert(AUDIT, actor="x", action=str(number))
+
+
+def span_and_its_steps(stream: Applying, served: Served, number: int, *, dies_behind: int | None) -> list[str]:
+    with pytest.MonkeyPatch.context() as patch, closing(stream.sink):
+        taken = dying_behind(dies_behind, served.daemon, stream.sink._log.store, patch)  # type: ignore[attr-defined]
+        if dies_behind is None:
+            stream.span(*changes_of(number))
+            return taken
+        with pytest.raises((TransientError, CommitUnknown)) as raised:
+            stream.span(*changes_of(number))
+    assert isinstance(raised.value, CommitUnknown) == ("put_if_absent" in taken)
+    return taken
+
+
+@pytest.fixture
+def place(server: SshServer, monkeypatch: pytest.MonkeyPatch) -> Place:
+    monkeypatch.setenv("SEAMLINE_CONNECTION_KILLED", said(server.connection))
+    return folder_place(f"sftp://{server.folder}", "killed", server.folder)
 
 
 class _CutOff:
