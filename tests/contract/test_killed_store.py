@@ -37,8 +37,10 @@ from tests.log_topic import ACCOUNT, AUDIT, STREAM, TABLES, insert
 from tests.once_more import ONCE_MORE
 from tests.ssh_server import SshServer
 
+# A server of S3 that keeps objects on the disk runs where this machine has it: those of moto would go with its memory.
+VERSITYGW = shutil.which("versitygw")
 # HDFS needs seconds for each start.
-QUICK = ("sftp", "ftp", "s3")
+QUICK = ("sftp", "ftp", *(["s3"] if VERSITYGW else []))
 # By what of its client a store gives a draft its name; S3 has no drafts.
 RENAMES = {"sftp": (SftpStore, "_renamed"), "ftp": (ftplib.FTP, "rename"), "hdfs": (HdfsStore, "_renamed")}
 
@@ -99,10 +101,8 @@ def _hdfs(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Se
 
 
 def _s3(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Served:  # noqa: ARG001
-    """moto has its objects in its memory, and they would go with it."""
-    if (versitygw := shutil.which("versitygw")) is None:
-        pytest.skip("there is no versitygw on the PATH of this machine")
-    found, daemon = opened.enter_context(s3_server.killable(versitygw, folder))
+    assert VERSITYGW
+    found, daemon = opened.enter_context(s3_server.killable(VERSITYGW, folder))
     root = f"{found.bucket}/out"
     return Served(
         "s3", stored_place(f"s3://{root}", "killed", found.filesystem, root), found.connection, daemon, ends_of_runs
