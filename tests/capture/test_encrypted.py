@@ -19,6 +19,7 @@ from seamline.adapters.connect.handed_over import hand_over, java_client_setting
 from seamline.adapters.connect.rest import ConnectClient
 from seamline.adapters.connections import Connection, resolve
 from seamline.adapters.kafka.client import client_settings
+from seamline.adapters.kafka.command_line import CLIENT as KAFKA
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.databases.mysql import client as mariadb_client
 from seamline.databases.postgres import client as postgres_client
@@ -191,6 +192,11 @@ def test_kafka_is_reached_by_the_right_settings_and_by_no_others(servers: Encryp
         assert said is not None
         assert text in said.message
         assert "connection `kafka`" in said.hint, text
+    found = KAFKA.examined(resolve("kafka"))
+    assert found.product.startswith("Kafka, cluster encrypted-00000000000w, brokers: 1, topics that this login sees: ")
+    assert found.encryption.startswith("encrypted, logged in by SCRAM-SHA-256; ")
+    with pytest.raises(ConfigError, match="Authentication failed"):
+        KAFKA.examined(replace(changed("kafka"), password="wrong again"))
     with pytest.raises(ConfigError, match="refused the login"):
         broker_asked_for_a_size(replace(changed("kafka"), password="wrong"))
     without_certificate = changed("kafka", **{"ssl.certificate.location": "", "ssl.key.location": ""})

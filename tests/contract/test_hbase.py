@@ -14,10 +14,12 @@ from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
 from seamline.domain.errors import CommitUnknown, Fenced, Refused, TransientError
+from seamline.domain.server_found import MAKES
 from seamline.kinds.bulk import ArrowRows
 from seamline.ports import Commit, Lease, Progress, Staged
 from seamline.ports.maintenance import INCREMENTAL_KEPT_DAYS
 from seamline.sinks.hbase import ledger, loads, maintenance, preflight, read_back, sink
+from seamline.sinks.hbase.command_line import CLIENT
 from seamline.sinks.hbase.ledger import State
 from seamline.sinks.hbase.loads import load_rows
 from seamline.sinks.hbase.reading import fetched
@@ -280,6 +282,12 @@ def test_a_table_that_another_sync_has_made_is_left_alone(
         other = replace(STREAM, sync="loans")
         world.sink().publish(other, [world.load(ACCOUNT, [])], publication=publication([ACCOUNT], run_id="run-9"))
     assert world.rows(ACCOUNT) == texts(account(1))
+
+
+def test_connect_asks_the_server_by_the_client_of_the_destination(server: HBaseServer) -> None:
+    found = CLIENT.examined(server.connection)
+    assert found.product.startswith("HBase 2.")
+    assert [(one.role, one.is_possible) for one in found.uses] == [(MAKES, True)]
 
 
 def test_maintenance_lets_go_what_dead_runs_have_left(

@@ -30,6 +30,7 @@ from seamline.sinks.hive import cut_rows, cuts
 from seamline.sinks.hive.cuts import HiveCuts
 from seamline.sinks.hive.maintenance import HiveMaintenance
 from seamline.sinks.hive.metastore import Metastore, open_metastore
+from seamline.sinks.lake.metastore_command_line import CLIENT
 from seamline.values.build import batch_of
 from seamline.values.digest import segment_digest
 from tests.contract.conftest import Hive
@@ -469,6 +470,12 @@ def test_there_is_no_stream_and_no_live_table(night: Night) -> None:
         night.reads.open_live(night.plan, night.destination, 1)
     with pytest.raises(Refused, match="takes cuts by business date only"):
         night.kind.open_sink(night.plan, night.destination, decoder=cast(Any, None))
+
+
+def test_connect_asks_the_metastore_for_its_databases(night: Night) -> None:
+    night.publish(night.cut("first"))
+    found = CLIENT.examined(night.hive.metastore)
+    assert int(found.product.removeprefix("a Hive metastore, databases: ")) > 1
 
 
 def test_a_metastore_that_is_away_is_tried_again(night: Night) -> None:

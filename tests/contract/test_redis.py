@@ -1,5 +1,6 @@
 """Redis as a destination: the behaviour suite over a real server, and what is its own."""
 
+import io
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
@@ -9,6 +10,8 @@ from threading import Timer
 import pytest
 
 from seamline import settings
+from seamline.adapters.connections import known_ids
+from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.digest import KeyedDigest, Segment
@@ -489,3 +492,34 @@ def test_a_session_is_encrypted_as_its_connection_asks_for(tmp_path: Path) -> No
                 open_session(replace(there, host=host, extra=extra), rows_max=1)
         with pytest.raises(ConfigError, match="connect to warehouse"):
             open_session(replace(server.publisher, password="wrong"), rows_max=1)
+
+
+def test_connect_stores_a_login_that_the_server_lets_in_and_names_the_right_that_it_lacks(
+    server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "connections.json"))
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    known = server.publisher
+    url = f"redis://{known.login}@{known.host}:{known.port}"
+
+    def added(*more: str, password: str = redis_server.PASSWORD) -> tuple[int, str]:
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{password}\n"))
+        return main(["connect", "add", "cache", url, *more]), "".join(capsys.readouterr())
+
+    code, said = added(password="another one")
+    assert (code, known_ids()) == (2, frozenset())
+    assert "invalid username-password pair" in said
+    assert "check login and password of its connection; nothing was stored" in said
+    assert "another one" not in said
+    code, said = added()
+    assert (code, known_ids()) == (0, {"cache"}), said
+    assert "cache: Redis 8." in said
+    assert "  can make and write tables\n" in said
+    (tmp_path / "destinations").mkdir()
+    for prefix, can in ((redis_server.PREFIX, "can keep rows in"), ("other", "cannot keep rows in")):
+        text = f"destination: cache\nkind: redis\nconnection: cache\nprefix: {prefix}\n"
+        (tmp_path / "destinations" / "cache.yaml").write_text(text, encoding="utf-8")
+        code, said = added("--replace")
+        assert f"  {can} {prefix}" in said
+        assert main(["connect", "test", "cache"]) == int(prefix == "other")
+        capsys.readouterr()

@@ -1,5 +1,7 @@
 """Sources that are read by a JDBC driver, H2 and HSQLDB: one transaction for a night, by a login that may SELECT."""
 
+import io
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -7,10 +9,13 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from seamline import registry
+from seamline.adapters.connections import known_ids, resolve
+from seamline.cli.main import main
 from seamline.domain.catalogue import Kind
 from seamline.domain.errors import ConfigError
 from seamline.domain.runs import RunKind, RunState
@@ -18,12 +23,14 @@ from seamline.domain.verdict import Verdict
 from seamline.plan.model import NightlyPlan, Run, SourcePlan, SyncPlan, TablePlan
 from tests import jdbc_server
 from tests.conftest import RunningStack
+from tests.documented import block
 from tests.integration.databases import postgres_database
 from tests.integration.known import destination_known_by_id, destination_plan
 from tests.integration.test_without_a_log import DAY, Reading
 from tests.once_more import ONCE_MORE
 
 NAME, TABLES = "jdbc_bank", ("ACCOUNT", "KINDS", "AUDIT")
+PAGE = "docs/reference/jdbc-source.md"
 WAREHOUSE = f"{NAME}_warehouse"
 MADE = (
     "CREATE TABLE account (id INT PRIMARY KEY, owner VARCHAR(40), balance DECIMAL(18,2))",
@@ -109,3 +116,26 @@ def test_types_that_are_not_exact_are_refused_by_name_and_so_is_a_driver_that_no
     monkeypatch.setenv("SEAMLINE_JDBC_DRIVERS", str(tmp_path))
     with pytest.raises(ConfigError, match="no jar in"):
         registry.source(plan).survey(TABLES)
+
+
+def test_connect_opens_a_session_by_the_driver_and_stores_no_login_that_is_refused(
+    server: jdbc_server.JdbcServer,
+    tmp_path: Path,
+    checkout: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "connections.json"))
+    known = resolve(NAME)
+    shown = block(checkout, PAGE, "./seamline connect add core_bank").replace("\\\n", "")
+    shown = shown.replace("jdbc%3Ah2%3Atcp%3A%2F%2Fdb.internal%3A9092%2Fbank", quote(known.host, safe=""))
+    shown = shown.replace("org.h2.Driver", str(known.extra["driver_class"])).replace("seamline_reader", known.login)
+    command = shlex.split(shown)[1:]
+    for password, wanted in (("another one", 2), (jdbc_server.PASSWORD, 0)):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{password}\n"))
+        code, said = main(command), "".join(capsys.readouterr())
+        assert code == wanted, said
+        assert password not in said
+        assert ("refuses its login" in said) == bool(wanted)
+    assert "core_bank" in known_ids()
+    assert "encrypted as its URL says" in said

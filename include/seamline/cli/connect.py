@@ -8,7 +8,6 @@ connection that declarations name, only what they use it for is called lacking.
 import argparse
 import getpass
 import re
-import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -17,11 +16,12 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from seamline import settings
 from seamline.adapters.connections import Connection, known_ids, parsed, put, remove, resolve
+from seamline.adapters.reachable import require_answer
 from seamline.adapters.tls import tls_of
 from seamline.cli.answer import give
 from seamline.domain.errors import ConfigError, SeamlineError
-from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use, lists
-from seamline.kinds.command_line import ReachesPlaces
+from seamline.domain.server_found import CAPTURES, MAKES, READS, ServerFound, Use, keeps, lists
+from seamline.kinds.command_line import KeepsNamespaces, ReachesPlaces, StartsFirst
 from seamline.kinds.found import command_line_client, server_client
 from seamline.spec.destination import Destination
 from seamline.spec.faults import guess
@@ -30,9 +30,10 @@ from seamline.spec.source import DeclaredSource
 
 _ID = re.compile(r"[a-z][a-z0-9_]*\Z")
 _PORTS = {"postgres": 5432, "postgresql": 5432, "mysql": 3306, "mariadb": 3306, "kafka": 9092, "sftp": 22, "ftp": 21}
-_REACH_S = 10.0
 # Of settings, Kafka's among them, whose value is the secret and not where it stands.
-_SECRET = re.compile(r"(?i)(pass(word|phrase)|secret|token|key\.pem|jaas\.config)\Z")
+_SECRET = re.compile(r"(?i)(pass(word|phrase)|pwd|secret|token|key\.pem|jaas\.config)\Z")
+# Names of settings in a host that is a whole address, behind what different servers divide them by.
+_IN_AN_ADDRESS = re.compile(r"[;?&:,(]([\w.]+)=")
 # Whatever is declared: the log, its capture, the two databases, Airflow's REST and where Spark runs.
 _OF_SPARK = "spark_default"
 _OF_THE_PLATFORM = frozenset({"kafka", "connect", "seamline_db", "airflow_db", "airflow", _OF_SPARK})
@@ -122,7 +123,7 @@ def _given(connection_id: str, url: str) -> Connection:
     made = parsed(urlunsplit(parts), connection_id=connection_id)
     if made.password:
         raise _password_in_command("a password")
-    _refuse_secrets(made.extra)
+    _refuse_secrets([*made.extra, *_IN_AN_ADDRESS.findall(made.host)])
     if command_line_client(made.kind) is not None and not made.login:
         raise ConfigError("the URL names no login", hint="write kind://login@host:port/database")
     return made
@@ -170,37 +171,37 @@ def examined(connection: Connection) -> ServerFound:
     """What the connection's server says; of a kind that is not asked more, whether it can be reached."""
     client = server_client(connection.kind)
     if client is not None:
+        if isinstance(client, StartsFirst):
+            sys.stderr.write(f"{connection.connection_id}: {client.starting} is started, which takes seconds\n")
         return client.examined(connection)
     if not connection.port:
         return ServerFound(f"a connection of kind {connection.kind}", "not asked: preflight and `validate --online` do")
-    try:
-        socket.create_connection((connection.host, connection.port), _REACH_S).close()
-    except OSError as exc:
-        where = f"{connection.host}:{connection.port} (connection `{connection.connection_id}`)"
-        raise ConfigError(f"{where} cannot be reached: {exc}", hint="check host and port, and that it runs") from exc
+    require_answer(connection)
     return ServerFound(f"a server at {connection.host}:{connection.port}", "login and rights: preflight asks for them")
 
 
 def _with_places(connection: Connection, found: ServerFound, wanted: Sequence["_Wanted"]) -> ServerFound:
-    """With what the server shows of the places that declarations name by this connection."""
-    client = server_client(connection.kind)
-    if not isinstance(client, ReachesPlaces):
-        return found
-    places = dict.fromkeys(one.place for one in wanted if one.place)
-    return replace(found, uses=(*found.uses, *(client.place(connection, one) for one in places)))
+    """With what the server shows of the places and namespaces that declarations name by this connection."""
+    client, uses = server_client(connection.kind), [*found.uses]
+    if isinstance(client, ReachesPlaces):
+        uses += [client.place(connection, one) for one in dict.fromkeys(one.place for one in wanted) if one]
+    if isinstance(client, KeepsNamespaces):
+        uses += [client.namespace(connection, one) for one in dict.fromkeys(one.namespace for one in wanted) if one]
+    return replace(found, uses=tuple(uses))
 
 
 def found_lines(connection_id: str, found: ServerFound, wanted: Sequence["_Wanted"]) -> Iterator[str]:
     """What a login cannot do is listed where a declaration wants it, and all of it where none names the connection."""
     yield f"{connection_id}: {found.product}, {found.encryption}"
-    roles = {one.role for one in wanted}
+    roles = {role for one in wanted for role in one.roles}
     for use in found.uses:
         extent = f": {use.extent}" if use.extent else ""
         if use.is_possible:
             yield f"  can {use.role}{extent}"
         elif not wanted or use.role in roles:
             yield f"  cannot {use.role}: {use.why_not}"
-    asked = {one.by for one in wanted if one.role}
+    answered = {use.role for use in found.uses}
+    asked = {one.by for one in wanted if one.role or one.roles & answered}
     for one in wanted if found.uses else ():
         if not one.role and one.by not in asked:
             yield f"  {one.by} needs other rights of it: `./seamline validate --online` asks for them"
@@ -232,11 +233,18 @@ def _row(connection_id: str) -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class _Wanted:
     """What a declaration uses a connection for. `role`: of `Use`; "" where no server is asked for it, as for the rights
-    on rows of a login that makes no table. `place`: for files, "" of all else."""
+    on rows of a login that makes no table. `place`: for files, "" of all else. `namespace`: of a destination, "" of all
+    else."""
 
     role: str
     by: str
     place: str = ""
+    namespace: str = ""
+
+    @property
+    def roles(self) -> frozenset[str]:
+        """All of `Use` that it may be answered by."""
+        return frozenset({self.role, keeps(self.namespace) if self.namespace else ""} - {""})
 
 
 def _declared() -> Mapping[str, list[_Wanted]]:
@@ -245,9 +253,10 @@ def _declared() -> Mapping[str, list[_Wanted]]:
     for name, source in read.sources.items():
         for connection, role, place in _of_source(source.spec) if source.spec else ():
             wanted.setdefault(connection, []).append(_Wanted(role, f"source {name}", place))
+    namespaces = {name: one.spec.namespace for name, one in read.destinations.items() if one.spec}
     for name, destination in read.destinations.items():
         for connection, role, place in _of_destination(destination.spec) if destination.spec else ():
-            wanted.setdefault(connection, []).append(_Wanted(role, f"destination {name}", place))
+            wanted.setdefault(connection, []).append(_Wanted(role, f"destination {name}", place, namespaces[name]))
     return wanted
 
 
@@ -288,7 +297,7 @@ def _test(args: argparse.Namespace) -> int:
 def _lacking(uses: tuple[Use, ...], wanted: list[_Wanted]) -> Iterator[str]:
     for one in wanted:
         for use in uses:
-            if use.role == one.role and not use.is_possible:
+            if use.role in one.roles and not use.is_possible:
                 name = one.by.rpartition(" ")[2]
                 yield f"{one.by} needs it to {use.role}: `./seamline grants {name}` prints what the owner runs"
 

@@ -47,6 +47,11 @@ def lists(place: str) -> str:
     return f"list {place}"
 
 
+def keeps(namespace: str) -> str:
+    """The role of a login that writes all that a destination keeps under this name."""
+    return f"keep rows in {namespace}"
+
+
 @dataclass(frozen=True, slots=True)
 class ListedTable:
     """A table that a database lists. `namespace`: its schema in PostgreSQL, its database in MariaDB and MySQL. `rows`

@@ -32,6 +32,22 @@ class CommandLineClient(ServerClient, Protocol):
 
 
 @runtime_checkable
+class StartsFirst(ServerClient, Protocol):
+    """One that starts a program before it can ask, which takes seconds. `starting`: that program, for people."""
+
+    starting: str
+
+
+@runtime_checkable
+class KeepsNamespaces(ServerClient, Protocol):
+    """One whose server gives rights by the names of what is kept there, so its login is asked for those of a
+    destination."""
+
+    def namespace(self, known: "Connection", namespace: str) -> "Use":
+        """Whether the login may keep rows there, as `domain.server_found.keeps` calls that. Raises nothing."""
+
+
+@runtime_checkable
 class ReachesPlaces(ServerClient, Protocol):
     """One whose server has places for files, which declarations name."""
 

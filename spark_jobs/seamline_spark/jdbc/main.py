@@ -2,14 +2,14 @@
 
 | asked | answered |
 |---|---|
-| `{"open": <connection id>}` | `{"ok": {"product", "is_serializable", "quote"}}` |
+| `{"open": {"url", "driver", "login", "password"}}` | `{"ok": {"product", "is_serializable", "quote"}}` |
 | `{"tables": <schema>}` | `{"ok": [<name>]}` |
 | `{"columns": [<schema>, <table>]}` | `{"ok": {"columns": [...], "key": [...]}}` |
 | `{"begin": <query>}` | `{"ok": null}`: the snapshot stands |
 | `{"read": <query>}` | `{"ok": null}`, and behind it the rows as one stream of Arrow |
 
-`{"error": <text>}` where it failed. An error amid a stream ends the process: the stream has no end then. Values of the
-connection come from this process's own environment; none of them is printed.
+`{"error": <text>, "state": <SQLSTATE or null>}` where it failed. An error amid a stream ends the process: the stream
+has no end then. Values of the connection come by that input alone; none of them is printed.
 """
 
 import json
@@ -22,7 +22,6 @@ import pyarrow as pa
 from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 
 from seamline import settings
-from seamline.adapters.connections import resolve
 from seamline.domain.errors import SeamlineError
 from seamline_spark.jdbc.database import Database
 
@@ -55,7 +54,7 @@ def _answer(asked: Mapping[str, Any], database: Database | None, answers: IO[byt
         else:
             _say(answers, ok=_QUESTIONS[what](database, about))
     except (Py4JError, SeamlineError, ValueError) as exc:
-        _say(answers, error=_in_words(exc))
+        _say(answers, error=_in_words(exc), state=_state(exc))
     return database
 
 
@@ -66,14 +65,13 @@ _QUESTIONS: Mapping[str, Callable[[Database, Any], Any]] = {
 }
 
 
-def _opened(connection_id: str) -> Database:
-    connection, known = resolve(connection_id), settings.load()
+def _opened(known: Mapping[str, str]) -> Database:
     return Database(
-        connection.host,
-        driver=str(connection.extra.get("driver_class", "")),
-        login=connection.login,
-        password=connection.password,
-        jars=sorted(known.jdbc_drivers.glob("*.jar")),
+        known["url"],
+        driver=known["driver"],
+        login=known["login"],
+        password=known["password"],
+        jars=sorted(settings.load().jdbc_drivers.glob("*.jar")),
     )
 
 
@@ -93,6 +91,16 @@ def _stream(database: Database, query: str, answers: IO[bytes]) -> None:
 
 def _say(answers: IO[bytes], **said: Any) -> None:
     answers.write(json.dumps(said).encode() + b"\n")
+
+
+def _state(exc: Exception) -> str | None:
+    """Of an error of a driver its SQLSTATE."""
+    if not isinstance(exc, Py4JJavaError):
+        return None
+    try:
+        return str(exc.java_exception.getSQLState())
+    except Py4JError:
+        return None
 
 
 def _in_words(exc: Exception) -> str:

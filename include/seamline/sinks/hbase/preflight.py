@@ -20,13 +20,14 @@ def problems(plan: SyncPlan, destination: DestinationPlan) -> tuple[Problem, ...
         try:
             with closing(open_store(resolve(name))) as store:
                 if name == destination.connection:
-                    found += [*_of_server(store), *_of_tables(store, plan, destination)]
+                    found += [*of_server(store), *_of_tables(store, plan, destination)]
         except ConfigError as exc:
             found.append((exc.message, exc.hint))
     return tuple(Problem(f"destination {destination.name}: {what}", cure, is_fatal=True) for what, cure in found)
 
 
-def _of_server(store: Store) -> Iterator[tuple[str, str]]:
+def of_server(store: Store) -> Iterator[tuple[str, str]]:
+    """What the server itself is unfit for, and its cure."""
     version = str(store.version())
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:
         yield f"HBase {version} is too old", "take 2.4 or later"

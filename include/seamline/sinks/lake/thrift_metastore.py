@@ -19,14 +19,14 @@ from seamline.domain.errors import InvariantViolated, TransientError
 # Airflow's `conn_type` of a connection to one.
 CONNECTION_TYPE = "hive_metastore"
 # A call asks the metastore's database, and its file system whether a folder is there.
-_PATIENCE_MS = 60_000
+_PATIENCE_S = 60.0
 
 
-def opened(connection: Connection) -> tuple[Client, TBufferedTransport]:
+def opened(connection: Connection, *, patience_s: float = _PATIENCE_S) -> tuple[Client, TBufferedTransport]:
     """TransientError where the service does not answer; the connection's login is that of nobody: the service is asked
-    without one."""
+    without one. `patience_s`: for each answer."""
     socket = TSocket(connection.host, connection.port)
-    socket.setTimeout(_PATIENCE_MS)
+    socket.setTimeout(patience_s * 1000)
     transport = TBufferedTransport(socket)
     try:
         transport.open()

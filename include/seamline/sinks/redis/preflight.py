@@ -34,7 +34,7 @@ def _of_server(plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[s
             continue
         with closing(session), translated("look at the server"):
             if number == 0:
-                yield from _of_settings(session)
+                yield from of_settings(session)
             lacking = session.run(RIGHTS, [Keyspace.of(destination).own("ledger")])
             if lacking:
                 what = f"connection `{name}` has no right to {lacking.decode()} keys of {{{destination.namespace}}}"
@@ -43,7 +43,8 @@ def _of_server(plan: SyncPlan, destination: DestinationPlan) -> Iterator[tuple[s
                 yield from _of_tables(session, plan, destination)
 
 
-def _of_settings(session: Session) -> Iterator[tuple[str, str, bool]]:
+def of_settings(session: Session) -> Iterator[tuple[str, str, bool]]:
+    """What of the server's own settings a person must know: what it is, its cure, and whether it is fatal."""
     info = session.client.info("all")
     version = str(info.get("redis_version", "0"))
     if tuple(int(part) for part in version.split(".")[:2]) < _OLDEST:

@@ -107,7 +107,9 @@ def translated(doing: str, *, table: str = "") -> Iterator[None]:
 
 def error_of(exc: RedisError, doing: str, *, table: str = "") -> SeamlineError:
     said = f"Redis could not {doing}: {exc}"
-    if isinstance(exc, (AuthenticationError, AuthorizationError, NoPermissionError)):
+    if isinstance(exc, AuthenticationError):
+        return ConfigError(said, hint="check login and password of its connection", table=table)
+    if isinstance(exc, (AuthorizationError, NoPermissionError)):
         return ConfigError(said, hint="`seamline grants` prints the ACL that its logins need", table=table)
     if isinstance(exc, OutOfMemoryError):
         return TransientError(said, hint="raise its maxmemory, or remove what nobody needs", table=table)

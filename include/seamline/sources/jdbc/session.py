@@ -17,8 +17,15 @@ from seamline.domain.errors import ConfigError, Refused, TransientError
 _JOB = "spark_jobs/jdbc_reader.py"
 _ENDS_WITHIN_S = 20
 _SHOWN_LINES = 5
+# The class of SQLSTATE that the standard has for a login that is refused.
+_NOT_LET_IN = "28"
 # By these a Python process finds the JVM of the application that has started it; this one has its own.
 _OF_ANOTHER_JVM = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET", "PYSPARK_SUBMIT_ARGS", "SPARK_ENV_LOADED")
+
+
+def no_serializable(product: str) -> str:
+    """Why such a database cannot be read, for people."""
+    return f"{product} has no serializable transactions by its driver: no read would be one moment"
 
 
 class JdbcSession:
@@ -46,7 +53,16 @@ class JdbcSession:
         )
         self._unread: Iterator[pa.RecordBatch] | None = None
         try:
-            facts = self.ask("open", connection.connection_id)
+            # By its pipe alone: the connection may not be stored anywhere yet.
+            facts = self.ask(
+                "open",
+                {
+                    "url": connection.host,
+                    "driver": connection.extra["driver_class"],
+                    "login": connection.login,
+                    "password": connection.password,
+                },
+            )
         except BaseException:
             self.close()
             raise
@@ -54,7 +70,7 @@ class JdbcSession:
         self.is_serializable = bool(facts["is_serializable"])
 
     def ask(self, what: str, about: Any) -> Any:
-        """TransientError with the driver's words."""
+        """TransientError with the driver's words; ConfigError where these are that no such login is let in."""
         for _ in self._unread or ():
             pass
         self._unread = None
@@ -69,14 +85,14 @@ class JdbcSession:
             raise self._lost()
         answer: Mapping[str, Any] = json.loads(line)
         if "error" in answer:
-            raise self._refused(str(answer["error"]))
+            raise self._refused(str(answer["error"]), str(answer.get("state") or ""))
         return answer["ok"]
 
     def begin(self, first: str) -> None:
         """One transaction for all that is read from now on."""
         if not self.is_serializable:
             raise Refused(
-                f"{self.product} has no serializable transactions by its driver: no read would be one moment",
+                no_serializable(self.product),
                 hint="use another driver, or read a copy of the database that nobody writes to",
             )
         self.ask("begin", first)
@@ -116,13 +132,20 @@ class JdbcSession:
         assert self._process.stdout is not None
         return self._process.stdin, self._process.stdout
 
-    def _refused(self, said: str) -> Exception:
+    def _refused(self, said: str, state: str) -> Exception:
         name = self._connection.connection_id
+        if self._connection.password:
+            # A driver may quote the URL.
+            said = said.replace(self._connection.password, "…")
         if "ClassNotFoundException" in said:
             where = settings.load().jdbc_drivers
             driver = self._connection.extra["driver_class"]
             return ConfigError(
                 f"connection `{name}`: no jar in {where} has {driver}", hint="put the driver's jar there"
+            )
+        if state.startswith(_NOT_LET_IN):
+            return ConfigError(
+                f"connection `{name}`: the database refuses its login: {said}", hint="check login and password"
             )
         return TransientError(
             f"connection `{name}`: {said}", hint="is the server up, and may this login read the tables?"
