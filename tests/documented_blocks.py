@@ -55,7 +55,7 @@ RUN: Mapping[str, Mapping[str, str]] = {
     },
     "docs/how-to/sign-and-hand-over.md": {"import base64": "tests/unit/test_signed_exports.py"},
     "docs/reference/audit.md": {"./seamline audit export": E2E},
-    "docs/reference/jdbc-source.md": {"./seamline connect add core_bank": "tests/integration/test_jdbc_source.py"},
+    "docs/reference/jdbc-source.md": {"./seamline connect add branch_bank": "tests/integration/test_jdbc_source.py"},
     "docs/reference/connections.md": {
         "SEAMLINE_CONNECTION_WAREHOUSE": "tests/unit/test_connections.py",
         "ssh-keyscan": "tests/contract/test_sftp_login.py",

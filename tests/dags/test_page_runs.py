@@ -59,10 +59,15 @@ def test_a_load_that_goes_on_stands_on_the_page_with_rows_bytes_percent_and_esti
 def test_a_run_that_had_nothing_to_take_says_what_stays_in_force(
     signed_in: TestClient, platform: results.Platform
 ) -> None:
-    kept = {"warehouse": {"run": "earlier", "version": 3, "why": "the delivery is taken already"}}
+    one: dict[str, object] = {"run": "earlier", "version": 3, "why": "the delivery is taken already"}
+    kept = {"warehouse": one}
     platform.runs = {results.RUN: results.run(state=RunState.SUCCEEDED, result={KEPT: kept})}
     text = signed_in.get("/page?dag_id=settlement__nightly&run_id=manual__1").text
     assert "Nothing was taken in warehouse: the delivery is in force there already, as version 3." in text
     assert "NOT_RUN" not in text
+    assert "by another declaration" not in text
+    one["changed"] = ["the rules"]
+    said = "That version was made by another declaration: the log of task <code>cut</code> says what has changed."
+    assert said in signed_in.get("/page?dag_id=settlement__nightly&run_id=manual__1").text
     left = signed_in.get("/api/v1/syncs/settlement/airflow_run?run_id=manual__1").json()
     assert (left["kept"], left["cuts"], left["failures"]) == (["the delivery is taken already"], [], [])

@@ -127,7 +127,7 @@ def test_connect_opens_a_session_by_the_driver_and_stores_no_login_that_is_refus
 ) -> None:
     monkeypatch.setenv("SEAMLINE_CONNECTIONS", str(tmp_path / "connections.json"))
     known = resolve(NAME)
-    shown = block(checkout, PAGE, "./seamline connect add core_bank").replace("\\\n", "")
+    shown = block(checkout, PAGE, "./seamline connect add branch_bank").replace("\\\n", "")
     shown = shown.replace("jdbc%3Ah2%3Atcp%3A%2F%2Fdb.internal%3A9092%2Fbank", quote(known.host, safe=""))
     shown = shown.replace("org.h2.Driver", str(known.extra["driver_class"])).replace("seamline_reader", known.login)
     command = shlex.split(shown)[1:]
@@ -137,5 +137,5 @@ def test_connect_opens_a_session_by_the_driver_and_stores_no_login_that_is_refus
         assert code == wanted, said
         assert password not in said
         assert ("refuses its login" in said) == bool(wanted)
-    assert "core_bank" in known_ids()
+    assert "branch_bank" in known_ids()
     assert "encrypted as its URL says" in said

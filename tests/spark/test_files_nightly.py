@@ -208,6 +208,11 @@ def test_what_one_sync_delivers_another_one_loads_and_proves(both: Both) -> None
     assert f"{day} version 1, sha256 " in why
     assert why.endswith(f"is taken already: version 1 of {day} in warehouse stays in force, and is MATCH")
     assert [one.run_id for one in both.store.takes("bank_copy", day)] == [first.run_id]
+    sync = both.declared / "syncs" / "bank_copy.yaml"
+    sync.write_text(sync.read_text().replace("sum: amount, by: [currency]", "sum: amount"))
+    by_another = both.run("bank_copy", day, 6)
+    assert by_another.result[TOOK_NOTHING]
+    assert kept_in(by_another)["warehouse"].changed == ("the control totals",)
     once_more = both.take("bank_copy", day, 4, reason="the copy was put back")
     assert (once_more.verdict, once_more.version, once_more.position) == (Verdict.MATCH, 2, first.position)
     with closing(mariadb(both.bank)) as session, session.cursor() as cursor:

@@ -1,5 +1,6 @@
 """Syncs whose source delivers each business date: what they declare, what a night reads, and that it is taken once."""
 
+import json
 import shutil
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
@@ -9,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, Headline, state_of_cut
 from seamline.domain.day_closed import ClosedBy
 from seamline.domain.errors import Refused
+from seamline.domain.row_transform import Expression, RowTransform
 from seamline.domain.runs import (
     AGAIN,
     EXPECTATIONS,
@@ -26,17 +29,18 @@ from seamline.domain.runs import (
     Scope,
 )
 from seamline.domain.verdict import TableVerdict, Verdict
+from seamline.plan.checks import ControlTotalPlan, ReconcilePlan, RulePlan, Says
 from seamline.plan.compile import compile_plan
 from seamline.plan.document import plan_from_json, plan_to_json
 from seamline.plan.explain import explain
-from seamline.plan.model import Run, SyncPlan
+from seamline.plan.model import DerivedTablePlan, Run, SyncPlan
 from seamline.plan.stages import all_stages
 from seamline.sources.files.position import FilesPosition
 from seamline.spec.faults import DeclarationsInvalid
 from seamline.spec.load import load_declarations
 from seamline.spec.transform_syntax import syntax_faults
 from seamline.sync.cut import select
-from seamline.sync.delivered import DeliveryInForce, kept_in, kept_to_json, require_wanted
+from seamline.sync.delivered import DeliveryInForce, Kept, kept_in, kept_to_json, require_wanted
 from seamline_spark.cut import main as job
 from tests.documented import declarations_of
 from tests.unit.declared import write_declarations
@@ -191,10 +195,17 @@ def take_of(cut: Cut, verdict: Verdict = Verdict.MATCH, **result: Any) -> CutSta
     )
 
 
-def taken(run: Run, position: FilesPosition, cuts: list[Cut], takes: list[CutState] | None = None) -> str:
-    """Why a delivery is not taken after others; "" where it is."""
+def taken(
+    run: Run,
+    position: FilesPosition,
+    cuts: list[Cut],
+    takes: list[CutState] | None = None,
+    made_by: SyncPlan | None = None,
+) -> str:
+    """Why a delivery is not taken after others; "" where it is. `made_by`: the plan of the cuts, or the run's."""
+    takes = [take_of(one) for one in cuts] if takes is None else takes
     try:
-        require_wanted(run, position, takes=[take_of(one) for one in cuts] if takes is None else takes, published=cuts)
+        require_wanted(run, position, takes=takes, published=cuts, plan_of=lambda _: made_by or run.plan)
     except Refused as exc:
         return exc.message
     return ""
@@ -246,13 +257,78 @@ def test_a_delivery_whose_date_is_not_well_is_taken_once_more(tmp_path: Path) ->
     assert taken(a_run(plan), FIRST, lacks) == "", "a table has come since, or is not parked any more"
 
 
+DECLARED_ANEW = ". The declaration has changed since that version was made: "
+RULE = RulePlan("once", "account", Says.UNIQUE, ("id",))
+TOTAL = ControlTotalPlan("account", "id")
+COLUMNS = (Column("id", Kind.INTEGER, "bigint", nullable=False, length=64), Column("note", Kind.STRING, "text"))
+ACCOUNT = Table("account", COLUMNS, ("id",))
+
+
+def of_accounts(plan: SyncPlan, transform: RowTransform | None = None, table: Table = ACCOUNT) -> SyncPlan:
+    return replace(plan, tables=(replace(plan.tables[0], table=table, transform=transform),))
+
+
+def kept_part(name: str) -> RowTransform:
+    (column,) = (one for one in COLUMNS if one.name == name)
+    return RowTransform(
+        "account.sql", f"SELECT {name}", Table("account", (column,)), (Expression("column", "", value=name),)
+    )
+
+
+def test_a_delivery_that_was_taken_by_another_declaration_stays_and_the_run_says_what_has_changed(
+    tmp_path: Path,
+) -> None:
+    """It was a no-op without a word: the rows of a changed transform were expected and not there."""
+    plan = replace(of_accounts(planned(tmp_path)), config_hash="now")
+    before = replace(plan, config_hash="before")
+    (warehouse,) = plan.destinations
+    wider = replace(COLUMNS[1], source_type="varchar(9)", length=9)
+    for was, part in (
+        (of_accounts(before, kept_part("id")), "the transform of table account"),
+        (of_accounts(before, table=replace(ACCOUNT, columns=(COLUMNS[0], wider))), "the columns of table account"),
+        (replace(before, reconcile=ReconcilePlan(expectations="suite")), "the expectations"),
+        (replace(before, reconcile=ReconcilePlan(rules=(RULE,))), "the rules"),
+        (replace(before, reconcile=ReconcilePlan(control_totals=(TOTAL,))), "the control totals"),
+        (replace(before, derived=(DerivedTablePlan("sums", "account", "id"),)), "derived table sums"),
+        (replace(before, source=replace(plan.source, options=(("csv", "{}"),))), "`csv` of source core_bank"),
+        (replace(before, destinations=(replace(warehouse, namespace="other"),)), "where destination warehouse keeps"),
+    ):
+        said = taken(a_run(plan), FIRST, cuts_of(plan, FIRST), made_by=was)
+        assert said.startswith(f"{KEPT_SAID}{DECLARED_ANEW}{part}"), said
+        assert said.endswith('run `./seamline cut settlement 2026-11-27 --reason "the declaration has changed"`')
+        assert taken(a_run(plan, **{REASON: "changed"}), FIRST, cuts_of(plan, FIRST), made_by=was) == ""
+    both = of_accounts(before, kept_part("id"))
+    named = of_accounts(plan, kept_part("note"))
+    assert "the transform of table account" in taken(a_run(named), FIRST, cuts_of(plan, FIRST), made_by=both)
+
+
+def test_a_declaration_that_decides_nothing_of_the_cut_is_no_other_one(tmp_path: Path) -> None:
+    plan = of_accounts(planned(tmp_path), kept_part("id"))
+    assert plan.nightly
+    later = replace(plan, config_hash="other", nightly=replace(plan.nightly, keep_days=7, verdict_by="06:00"))
+    moved = replace(plan.tables[0], transform=replace(kept_part("id"), file="renamed.sql", text="select  id"))
+    later = replace(later, tables=(moved,), source=replace(plan.source, reader="another_login"))
+    assert taken(a_run(later), FIRST, cuts_of(plan, FIRST), made_by=plan) == KEPT_SAID
+    more = replace(plan.source, options=(*plan.source.options, ("of_a_later_version", "")))
+    assert taken(a_run(replace(plan, source=more)), FIRST, cuts_of(plan, FIRST), made_by=plan) == KEPT_SAID
+
+
+def test_what_a_run_has_kept_is_read_back_with_what_has_changed(tmp_path: Path) -> None:
+    kept = {"warehouse": Kept("earlier1", 1, "why", ("the rules",))}
+    written = json.loads(json.dumps(kept_to_json(kept)))
+    plan = planned(tmp_path)
+    assert kept_in(a_run(plan, **{KEPT: written})) == kept
+    del written["warehouse"]["changed"]
+    assert kept_in(a_run(plan, **{KEPT: written})) == {"warehouse": Kept("earlier1", 1, "why")}, "of a run of before"
+
+
 def test_a_destination_that_lacks_the_delivery_takes_it_alone(tmp_path: Path) -> None:
     plan = planned(tmp_path)
     both = replace(plan, destinations=(*plan.destinations, replace(plan.destinations[0], name="later")))
     cuts = cuts_of(plan, FIRST)
     run = a_run(both)
     with pytest.raises(DeliveryInForce) as found:
-        require_wanted(run, FIRST, takes=[take_of(one) for one in cuts], published=cuts)
+        require_wanted(run, FIRST, takes=[take_of(one) for one in cuts], published=cuts, plan_of=lambda _: plan)
     run = replace(run, result={KEPT: kept_to_json(found.value.kept)})
     assert (run.taking.plan.destination_names, run.plan.destination_names) == ({"later"}, {"later", "warehouse"})
     assert {name: (one.run, one.version) for name, one in kept_in(run).items()} == {"warehouse": ("earlier1", 1)}

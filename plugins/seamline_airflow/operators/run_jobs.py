@@ -1,6 +1,7 @@
 """Spark jobs that begin a run: they write it down before the driver starts."""
 
 from datetime import date
+from logging import INFO, WARNING
 from typing import Any
 
 from airflow.sdk import BaseOperator
@@ -82,7 +83,7 @@ class CutJobOperator(SparkJobOperator):
             run = store.run(self.run)
             kept = kept_in(run)
             for one in kept.values():
-                self.log.info("%s", one.why)
+                self.log.log(WARNING if one.changed else INFO, "%s", one.why)
             if kept and not run.taking.plan.destinations:
                 store.finish_run(self.run, state=RunState.SUCCEEDED)
                 raise AirflowSkipException(f"{in_words(kept)}; {TAKE_IT_AGAIN}")

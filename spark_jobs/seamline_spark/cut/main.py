@@ -129,7 +129,10 @@ def _taken(
     def admit(position: Position) -> None:
         if isinstance(position, OfDelivery) and run.business_date is not None:
             takes = store.takes(run.sync, run.business_date, detail=Detail.VERDICTS)
-            require_wanted(whole, position, takes=takes, published=store.cuts(run.sync, run.business_date))
+            published = store.cuts(run.sync, run.business_date)
+            require_wanted(
+                whole, position, takes=takes, published=published, plan_of=lambda run_id: store.run(run_id).plan
+            )
 
     def read(part: Run) -> CutTools:
         reader = run_reader(

@@ -8,7 +8,7 @@ from seamline.adapters.reachable import require_answer
 from seamline.domain.server_found import MAKES, ServerFound, Use
 
 
-class HBase:
+class HBaseServer:
     """`kinds.command_line.StartsFirst`."""
 
     starting: ClassVar[str] = "a JVM with HBase's client"
@@ -27,4 +27,4 @@ class HBase:
         )
 
 
-CLIENT = HBase()
+CLIENT = HBaseServer()
