@@ -55,6 +55,8 @@ STAGE = "stage"
 # Under this key a run keeps that all of its load is staged and written down: a hash of the plan that it was made by;
 # None once a later task has begun.
 LOADED = "loaded"
+# Under this key a run keeps which attempt of its load began last; what others say of it is not written down any more.
+ATTEMPT = "attempt"
 # Under this key a comparison of live tables keeps that all rows were to be read.
 WHOLE = "whole"
 # The tables that a nightly run was to compare; [] for all.

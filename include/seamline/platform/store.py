@@ -33,6 +33,7 @@ from seamline.domain.runs import (
 )
 from seamline.plan.model import Run
 from seamline.platform import (
+    attempts,
     audit,
     audit_check,
     checks,
@@ -167,14 +168,16 @@ class PlatformStore:
         zones = (run.plan.nightly, run.plan.reconcile_only) if run else ()
         return next((one.timezone for one in zones if one is not None), "UTC")
 
-    def put_result(self, run_id: str, key: str, value: Any) -> None:
+    def put_result(self, run_id: str, key: str, value: Any, *, attempt: str = "") -> None:
         """Keep a JSON value under `Run.result[key]`, in place of an earlier one. A decision is an act, and so
-        are results of expectations.
+        are results of expectations. `attempt`: of the run's load, which says it; "" where somebody else does.
+        LoadTakenOver: a later attempt has begun.
 
         Refused: a person approves what the same person has asked for; other results under a verdict that is signed, and
         any for one that is not what the log of acts has."""
 
         def work(session: Session) -> int:
+            attempts.require_newest(session, run_id, attempt)
             if key == DECISION:
                 return audit.set_decision(session, run_id, value)
             if key == EXPECTATIONS:
@@ -222,7 +225,8 @@ class PlatformStore:
 
     # ---- receipts --------------------------------------------------------------------------------------------------
 
-    def put_receipt(self, run_id: str, receipt: Receipt) -> None:
+    def put_receipt(self, run_id: str, receipt: Receipt, *, attempt: str = "") -> None:
+        """`attempt`: as of `put_result`."""
         values = (
             run_id,
             receipt.table,
@@ -234,6 +238,7 @@ class PlatformStore:
         )
 
         def work(session: Session) -> None:
+            attempts.require_newest(session, run_id, attempt)
             session.execute(
                 "insert into receipt (run_id, table_name, attempt, staged_as, rows, digest, position)"
                 " values (%s, %s, %s, %s, %s, %s, %s) on conflict (run_id, table_name, attempt, staged_as) do update"
@@ -258,15 +263,17 @@ class PlatformStore:
 
     # ---- reconciliations -------------------------------------------------------------------------------------------
 
-    def save_reconciliation(self, reconciliation: Reconciliation) -> None:
+    def save_reconciliation(self, reconciliation: Reconciliation, *, attempt: str = "") -> None:
         """Keep it whole, and enter its hash into the log of acts; one of the same run, destination and scope is
-        replaced. Breaks that it has no more close themselves, those that are back are open again.
+        replaced. Breaks that it has no more close themselves, those that are back are open again. `attempt`: as of
+        `put_result`.
 
         Refused: one with a signature, where the stored one is another one, or is not what the log of acts has."""
         kind = Kind.SIGNATURE_KEPT if reconciliation.signed_by else Kind.COMPARED
         act = verdict_act(reconciliation, kind)
 
         def work(session: Session) -> None:
+            attempts.require_newest(session, reconciliation.run_id, attempt)
             if kind is Kind.SIGNATURE_KEPT:
                 checks.require_signable(session, reconciliation)
             session.execute(

@@ -26,6 +26,7 @@ from seamline.domain.position import OfDelivery, Position
 from seamline.domain.runs import KEPT, TOOK_NOTHING, Cut, Receipt, Reconciliation
 from seamline.domain.staged_cut import CutSource, Lateness, StagedCut, cut_from_json
 from seamline.plan.model import DerivedTablePlan, DestinationPlan, Run, SyncPlan
+from seamline.platform.attempts import RecordsOfAttempt
 from seamline.platform.reconciliations import Detail
 from seamline.platform.store import PlatformStore
 from seamline.ports import Load
@@ -71,12 +72,16 @@ def cut(application: Application, run_id: str) -> Mapping[str, StagedCut]:
     in which the delivery of the date is in force already take nothing: they are kept as `KEPT`, and where none is left
     there is no cut."""
     with closing(registry.platform()) as store, closing(registry.pruning_holds()) as holds:
-        run, resumes, readers = store.run(run_id), Resumes(holds), list[RunReader]()
+        resumes, readers = Resumes(holds), list[RunReader]()
+        kept = RecordsOfAttempt(store, resumes.attempt)
+        kept.begin(run_id)
+        # Behind that: what an attempt before has written down is all that it ever will.
+        run = store.run(run_id)
         # Which delivery is in force, each attempt looks anew: what the one before has found of that is gone.
         is_delivered = run.plan.nightly is not None and run.plan.nightly.is_delivered
         if load_end.is_loaded(run) and not is_delivered:
             return _let_go(run, store, resumes)
-        records = _WithLevels(store, run.plan, readers)
+        records = _WithLevels(kept, run.plan, readers)
         cuts = load_end.load(run, records, readers, lambda: _all_taken(application, run, store, resumes, readers))
         store.put_result(run_id, LOADING, None)
     _log_cuts(cuts)
@@ -150,7 +155,7 @@ def _taken(
             lateness=_lateness(run),
             date_before=date_before_of(run, store),
             open_cut=reader.open_cut,
-            records=_WithLevels(store, run.plan, readers),
+            records=_WithLevels(RecordsOfAttempt(store, resumes.attempt), run.plan, readers),
             live=live,
             admit=admit,
             pacer=registry.comparing_pacer(part.plan.source),
@@ -185,7 +190,7 @@ def _let_go(run: Run, store: PlatformStore, resumes: Resumes) -> Mapping[str, St
 @dataclass(frozen=True, slots=True)
 class _WithLevels:
     """`CutRecords` that keep with each comparison what readers of its destination may rely on, and the code that
-    made it. Written only while no other attempt of the run has taken over what `readers` have staged."""
+    made it. Written only while no other attempt of the run has taken over what `readers` have staged, or begun."""
 
     kept: CutRecords
     plan: SyncPlan

@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import secrets
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -16,6 +17,7 @@ from seamline.domain.load_progress import LOADING, LoadSoFar, load_to_json
 from seamline.domain.runs import TABLES
 from seamline.plan.list_change import ListChange, entering_only
 from seamline.plan.model import Run
+from seamline.platform.attempts import RecordsOfAttempt
 from seamline.platform.store import PlatformStore
 from seamline.sync.onboard import staged_snapshot
 from seamline.sync.snapshot import SnapshotTools, take_snapshot
@@ -54,7 +56,11 @@ def _what_to_read(run: Run) -> Run:
 def load(application: Application, run_id: str) -> Mapping[str, Any]:
     """Take the snapshot of a run; its result is kept as `result["snapshot"]`. A repeat takes a new one, but for that of
     an attempt that was interrupted behind its load."""
+    attempt = secrets.token_hex(8)
     with closing(registry.platform()) as store:
+        kept = RecordsOfAttempt(store, attempt)
+        kept.begin(run_id)
+        # Behind that: what an attempt before has written down is all that it ever will.
         run = _what_to_read(store.run(run_id))
         if not run.plan.tables:
             log.info("no table enters: sync=%s", run.sync)
@@ -68,11 +74,11 @@ def load(application: Application, run_id: str) -> Mapping[str, Any]:
             reader = run_reader(
                 application,
                 run,
-                resumes=Resumes(holds),
+                resumes=Resumes(holds, attempt=attempt),
                 on_progress=lambda so_far: store.put_result(run_id, LOADING, load_to_json(so_far)),
                 pacer=pacer,
             )
-            records = load_end.RecordsWhileHeld(store, [reader])
+            records = load_end.RecordsWhileHeld(kept, [reader])
             tools = SnapshotTools(
                 source=registry.logged_source(run.plan),
                 open_log=lambda: registry.log_reader(run.plan),
