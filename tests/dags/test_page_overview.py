@@ -52,7 +52,7 @@ UNREADABLE = {
     "a plan": ("latest_run", ConfigError("the stored plan cannot be read: KeyError: 'source'")),
     "a verdict": ("cut_states", ValueError("'FINE' is not a valid Verdict")),
     "a live verdict": ("live_reconciliations", KeyError("gtid")),
-    "a signature": ("kept", InvariantViolated("no verdict MACTH")),
+    "a signature": ("kept", InvariantViolated("no verdict FINE")),
     "a report": ("", None),
 }
 
