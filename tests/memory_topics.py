@@ -260,6 +260,11 @@ class Asking:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
+    def list_topics(self, **_: Any) -> Any:
+        topics = {topic for topic, _ in self._cluster.logs}
+        partitions = {topic: range(self._cluster.partitions_of(topic)) for topic in topics}
+        return SimpleNamespace(topics={topic: SimpleNamespace(partitions=some) for topic, some in partitions.items()})
+
     def list_offsets(self, wanted: Mapping[TopicPartition, Any], *, isolation_level: Any, **_: Any) -> Any:
         is_stable = isolation_level is IsolationLevel.READ_COMMITTED
         # Nothing is deleted here.

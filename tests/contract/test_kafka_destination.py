@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewPartitions
 
+from seamline.adapters.kafka.client import admin_client
 from seamline.adapters.kafka.committed import committed, written_ends
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment
 from seamline.domain.errors import (
-    CommitUnknown,
     ConfigError,
+    Diverged,
     LogCorrupted,
     Refused,
     SchemaConflict,
@@ -29,9 +31,11 @@ from seamline.sinks.kafka import formats
 from seamline.sinks.kafka.commit import StreamCommit
 from seamline.sinks.kafka.control import StreamState, read_control, record_of
 from seamline.sinks.kafka.kind import KIND
+from seamline.sinks.kafka.loads import topics_of
 from seamline.sinks.kafka.options import topic_of
 from seamline.sinks.kafka.table_writer import TableWriter
-from seamline.sinks.kafka.transaction import BY_KEY, Deliveries, Sending, Transactions
+from seamline.sinks.kafka.topics import DestinationTopics
+from seamline.sinks.kafka.transaction import BY_KEY, Deliveries
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts
 from tests.contract.behaviours import (
@@ -301,6 +305,49 @@ def test_a_topic_that_would_lose_rows_is_not_published_into(make: Any) -> None:
         )
 
 
+def delete_topic(topics: DestinationTopics, topic: str) -> None:
+    """A broker knows a moment later than its controller."""
+    topics.delete([topic])
+    while topics.is_there(topic):
+        pass
+
+
+def test_a_topic_that_got_partitions_or_was_made_anew_stops_the_stream_and_a_load_mends_it(make: Any) -> None:
+    world = make(AUDIT, ACCOUNT)
+    stream = published(world)
+    rows = [account(number) for number in range(10)]
+    stream.span(*[insert(ACCOUNT, **row) for row in rows])
+    topic = f"{world.declared.prefix}.account"
+    admin_client(world.settings).create_partitions([NewPartitions(topic, 3)])[topic].result()
+    # The producer knows of them with its next look; whoever takes the stream knows at once.
+    with pytest.raises(Diverged, match=r"other partitions than its rows were spread over, 1: it has 3"):
+        Applying(world)
+    topics = topics_of(world.destination)
+    delete_topic(topics, topic)
+    with pytest.raises(Diverged, match="is gone"):
+        Applying(world)
+    topics.ensure(world.declared.prefix, [ACCOUNT])
+    with pytest.raises(Diverged, match=r"lost records: its partition 0 goes on at offset 0, .* counted up to 10"):
+        Applying(world)
+    loads = [world.load(ACCOUNT, rows), world.load(AUDIT, [])]
+    world.sink().publish(STREAM, loads, publication=publication((AUDIT, ACCOUNT), run_id="run-2"))
+    Applying(world).span(delete(ACCOUNT, **account(3)))
+    assert world.rows(ACCOUNT) == texts(*(row for row in rows if row["id"] != 3))
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_an_owner_that_writes_into_a_topic_made_anew_commits_nothing(make: Any, guarantee: str) -> None:
+    world = make(ACCOUNT, guarantee=guarantee)
+    stream = published(world)
+    ledger = stream.span(insert(ACCOUNT, **account(1)), insert(ACCOUNT, **account(2))).ledger
+    topic, topics = f"{world.declared.prefix}.account", topics_of(world.destination)
+    delete_topic(topics, topic)
+    topics.ensure(world.declared.prefix, [ACCOUNT])
+    with pytest.raises(Diverged, match="lost records"):
+        stream.span(*[insert(ACCOUNT, **account(number)) for number in range(3, 20)])
+    assert world.sink().read_ledger(STREAM) == ledger
+
+
 # ---- at least once --------------------------------------------------------------------------------------------------
 
 
@@ -467,70 +514,6 @@ def test_a_planted_bug_is_caught(
     plant(monkeypatch)
     with pytest.raises(AssertionError):
         behaviour(world)
-
-
-class RefusingProducer:
-    """A client whose broker refuses one record of several, and says so in that record's callback alone."""
-
-    def __init__(self) -> None:
-        self._waiting: list[tuple[Any, Any]] = []
-
-    def init_transactions(self, _: float) -> None: ...
-    def begin_transaction(self) -> None: ...
-    def poll(self, _: float) -> None: ...
-
-    def produce(self, topic: str, value: bytes, key: bytes, partition: int, *, headers: Any, on_delivery: Any) -> None:
-        error = KafkaError(KafkaError.INVALID_RECORD) if value == b"refused" else None
-        self._waiting.append((on_delivery, (error, _Sent(topic, len(self._waiting)))))
-
-    def flush(self, _: float) -> int:
-        answered, self._waiting = self._waiting, []
-        for callback, answer in answered:
-            callback(*answer)
-        return 0
-
-
-class _Sent:
-    def __init__(self, topic: str, offset: int) -> None:
-        self.topic, self.partition, self.offset = (lambda: topic), (lambda: 0), (lambda: offset)
-
-
-def over_refusing(patch: pytest.MonkeyPatch, guarantee: str) -> Sending:
-    patch.setattr(Sending, "_made", lambda self, settings: RefusingProducer())
-    made = Transactions({}, "t", timeout_s=10) if guarantee == "exactly_once" else Deliveries({})
-    made.begin()
-    return made
-
-
-def _errors_not_counted(patch: pytest.MonkeyPatch) -> None:
-    delivered = Sending._delivered
-    patch.setattr(Sending, "_delivered", lambda self, error, message: delivered(self, None, message))
-
-
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
-@pytest.mark.parametrize("is_planted", [False, True])
-def test_a_record_that_did_not_arrive_is_known_before_the_commit(
-    monkeypatch: pytest.MonkeyPatch, guarantee: str, is_planted: bool
-) -> None:
-    sending = over_refusing(monkeypatch, guarantee)
-    if is_planted:
-        _errors_not_counted(monkeypatch)
-    sending.send("topic", [(b"k", value, [], BY_KEY) for value in (b"one", b"refused", b"three")])
-    if is_planted:
-        sending.seal("control", [(b"stream", b"progress")])
-        return
-    with pytest.raises(TransientError, match=r"did not arrive in Kafka: topic: .*"):
-        sending.seal("control", [(b"stream", b"progress")])
-
-
-def test_without_transactions_a_control_record_that_gets_no_answer_leaves_it_open_whether_it_counts(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    sending = over_refusing(monkeypatch, "at_least_once")
-    sending.send("topic", [(b"k", b"one", [], BY_KEY)])
-    sending.seal("control", [(b"stream", b"refused")])
-    with pytest.raises(CommitUnknown, match="its answer is lost"):
-        sending.commit()
 
 
 def test_maintenance_ends_what_dead_runs_have_left(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,6 +191,8 @@ class TopicsRun:
         boundaries = tuple(Boundary(table.name, at, ended=True) for table in TABLES)
         row = LedgerRow(STREAM, TOPIC, TOPIC_ID, 0, at, 1, 0, 0, boundaries)
         state = StreamState(row, {table.name: (0,) * partitions for table in TABLES})
+        for place in ((self._where.topic(table.name), number) for table in TABLES for number in range(partitions)):
+            self.cluster.log(place)
         self.cluster.append((CONTROL, 0), (str(STREAM).encode(), record_of(state, start=0, records={}), []), None)
 
     @property

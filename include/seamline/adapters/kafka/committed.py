@@ -48,6 +48,33 @@ def begins(settings: Mapping[str, Any], topic: str, partitions: int) -> tuple[in
     return _ends(settings, topic, partitions, IsolationLevel.READ_COMMITTED, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
 
 
+def partitions_of(settings: Mapping[str, Any]) -> dict[str, int]:
+    """How many each topic has that is there and that this login may see."""
+    try:
+        found = admin_client(settings).list_topics(timeout=REQUEST_TIMEOUT_S).topics
+    except KafkaException as exc:
+        raise translated(exc, doing="list topics", settings=settings) from exc
+    return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def newest_offsets(settings: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+    """As `written_ends` of several topics at once, each with so many partitions; all of them are there."""
+    places = [TopicPartition(topic, number) for topic, count in topics.items() for number in range(count)]
+    if not places:
+        return {}
+    wanted = {place: OffsetSpec.latest() for place in places}  # type: ignore[no-untyped-call]
+    futures = admin_client(settings).list_offsets(
+        wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=REQUEST_TIMEOUT_S
+    )
+    found: dict[str, tuple[int, ...]] = {}
+    try:
+        for place in places:
+            found[place.topic] = (*found.get(place.topic, ()), int(futures[place].result().offset))
+    except KafkaException as exc:
+        raise translated(exc, doing="report offsets of topics", settings=settings) from exc
+    return found
+
+
 def _ends(
     settings: Mapping[str, Any], topic: str, partitions: int, isolation: IsolationLevel, which: OffsetSpec | None = None
 ) -> tuple[int, ...] | None:

@@ -11,6 +11,7 @@ from seamline.sinks.kafka.control import StreamState, key_of, record_of
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import Form, form_of
 from seamline.sinks.kafka.options import KafkaOptions, options_of, topic_of
+from seamline.sinks.kafka.standing import lost_records, other_partitions
 from seamline.sinks.kafka.table_writer import TableWriter
 from seamline.sinks.kafka.transaction import Sending
 
@@ -71,7 +72,8 @@ class StreamCommit:
 
     def close(self, *, forgotten: Sequence[StreamState] = ()) -> StreamState:
         """Seal it by the control record once all rows have arrived; the state that its commit makes the stream's.
-        `forgotten`: of other streams, whose ledgers end with this commit."""
+        `forgotten`: of other streams, whose ledgers end with this commit. Diverged: a topic has other partitions than
+        the ledger knows, or has lost records that it has counted."""
         arrived = self.transactions.arrived()
         carried = [boundary.table for boundary in self.after.row.boundaries]
         state = replace(self.after, ends={table: self._ends(table, arrived) for table in carried})
@@ -88,9 +90,15 @@ class StreamCommit:
         self.transactions.seal(self.where.options.control_topic, [*ended, (own, record)])
         return state
 
-    def _ends(self, table: str, arrived: Mapping[tuple[str, int], int]) -> tuple[int, ...]:
+    def _ends(self, table: str, arrived: Mapping[tuple[str, int], range]) -> tuple[int, ...]:
         writer = self._writers.get(table)
         known = writer.known_ends if writer is not None else ()
         before = known or self.after.ends.get(table) or (0,) * self.where.options.partitions
         topic = self.where.topic(table)
-        return tuple(arrived.get((topic, number), end) for number, end in enumerate(before))
+        of_topic = {number: offsets for (name, number), offsets in arrived.items() if name == topic}
+        for number, offsets in of_topic.items():
+            if number >= len(before):
+                raise other_partitions(topic, table, f"a record has come into partition {number}", wanted=len(before))
+            if offsets.start < before[number]:
+                raise lost_records(topic, table, number, end=offsets.start, counted=before[number])
+        return tuple(of_topic[number].stop if number in of_topic else end for number, end in enumerate(before))

@@ -31,6 +31,7 @@ from seamline.sinks.kafka.commit import StreamCommit, where_of
 from seamline.sinks.kafka.control import Control, StreamState, read_control, settled_control
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.repeated import Repeated, found_behind, with_repeated
+from seamline.sinks.kafka.standing import require_as_counted
 from seamline.sinks.kafka.topics import DestinationTopics
 from seamline.sinks.kafka.transaction import Deliveries, Sending, Transactions
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
@@ -84,7 +85,9 @@ class KafkaSink:
         if seen is None or (after_epoch is not None and seen.row.epoch != after_epoch):
             self._takable(stream, after_epoch)
         transactions = self._open(stream)
-        known = self._marked(self._takable(stream, after_epoch))
+        known = self._takable(stream, after_epoch)
+        require_as_counted(self._settings, self._where.namespace, self._where.options, known.ends)
+        known = self._marked(known)
         row = replace(known.row, epoch=known.row.epoch + 1)
         after = replace(known, row=row, may_repeat=self._may_repeat)
         try:

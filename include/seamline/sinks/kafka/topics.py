@@ -3,10 +3,7 @@
 from collections.abc import Iterable
 from typing import Any
 
-from confluent_kafka import KafkaException
-
-from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, translated
-from seamline.adapters.kafka.committed import begins, written_ends
+from seamline.adapters.kafka.committed import begins, partitions_of, written_ends
 from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX, CaptureTopics, TopicRule
 from seamline.domain.catalogue import Table
 from seamline.sinks.kafka.options import KafkaOptions, topic_of
@@ -79,11 +76,7 @@ class DestinationTopics:
             self._topics.prune(topic, below=end)
 
     def names(self, beginning: str) -> list[str]:
-        try:
-            found = admin_client(self._settings).list_topics(timeout=REQUEST_TIMEOUT_S).topics
-        except KafkaException as exc:
-            raise translated(exc, doing="list topics", settings=self._settings) from exc
-        return sorted(name for name in found if name.startswith(beginning))
+        return sorted(name for name in partitions_of(self._settings) if name.startswith(beginning))
 
     def delete(self, topics: Iterable[str]) -> None:
         """Those that are there."""

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from seamline.adapters.kafka.client import translated
-from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX
+from seamline.adapters.kafka.topics import MESSAGE_BYTES_MAX, set_by
 from seamline.domain.errors import CommitUnknown, ConfigError, Refused, TransientError
 
 Headers = list[tuple[str, str | bytes | None]]
@@ -19,9 +19,13 @@ Record = tuple[bytes | None, bytes | None, Headers, int]
 BY_KEY = -1
 Sealed = tuple[bytes, bytes | None]
 """Key and value of a control record."""
+# The partition of control records: they have one order, also where somebody has given their topic more.
+_SEALED_IN = 0
 # How long the coordinator may take for an answer.
 _ANSWER_S = 60.0
 _POLL_EVERY = 1_000
+# What a topic whose `max.message.bytes` was lowered says of a record, and one with small segments.
+_LARGER_THAN_THE_TOPIC_TAKES = (KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE)
 # Below `_ANSWER_S`: what an owner that is over has still to send is given up by then.
 _DELIVERED_WITHIN_MS = 50_000
 _SETTINGS = {
@@ -57,8 +61,8 @@ class Sending(ABC):
 
     def _count_anew(self) -> None:
         self._sent = self._arrived = 0
-        self._failed = ""
-        self._ends: dict[tuple[str, int], int] = {}
+        self._failed: tuple[str, KafkaError] | None = None
+        self._offsets: dict[tuple[str, int], range] = {}
 
     def send(self, topic: str, records: Iterable[Record], *, table: str = "") -> int:
         """How many they are. Refused: no broker takes a record as large as one of them."""
@@ -87,18 +91,20 @@ class Sending(ABC):
                 self._producer.produce(topic, value, key, partition, headers=headers, on_delivery=self._delivered)
                 return
 
-    def arrived(self) -> Mapping[tuple[str, int], int]:
-        """Wait until the brokers have all that was sent; (topic, partition) → the offset after its last record.
+    def arrived(self) -> Mapping[tuple[str, int], range]:
+        """Wait until the brokers have all that was sent; (topic, partition) → the offsets from its first record to the
+        last.
 
-        TransientError: one did not arrive. Then nothing of this commit may count.
+        TransientError: one did not arrive. Refused: nor will it, as its topic takes none so large. Then nothing of this
+        commit may count.
         """
         left = self._producer.flush(_ANSWER_S)
-        if self._failed or left or self._arrived != self._sent:
-            said = (
-                self._failed or f"{self._sent - self._arrived} of {self._sent} have no answer after {_ANSWER_S:.0f} s"
-            )
+        if self._failed is not None:
+            raise _not_arrived(*self._failed)
+        if left or self._arrived != self._sent:
+            said = f"{self._sent - self._arrived} of {self._sent} have no answer after {_ANSWER_S:.0f} s"
             raise TransientError(f"records did not arrive in Kafka: {said}", hint="nothing was committed")
-        return self._ends
+        return self._offsets
 
     @abstractmethod
     def begin(self) -> None: ...
@@ -117,10 +123,12 @@ class Sending(ABC):
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
-            self._failed = self._failed or f"{message.topic()}: {error.str()}"
+            self._failed = self._failed or (message.topic() or "", error)
             return
         self._arrived += 1
-        self._ends[message.topic() or "", message.partition() or 0] = (message.offset() or 0) + 1
+        place, offset = (message.topic() or "", message.partition() or 0), message.offset() or 0
+        known = self._offsets.get(place)
+        self._offsets[place] = range(known.start if known else offset, offset + 1)
 
 
 class Transactions(Sending):
@@ -154,8 +162,8 @@ class Transactions(Sending):
 
     def seal(self, topic: str, records: Sequence[Sealed]) -> None:
         self.arrived()
-        self.send(topic, [(key, value, [], BY_KEY) for key, value in records])
-        self.sealed_at = self.arrived()[topic, 0] - 1
+        self.send(topic, [(key, value, [], _SEALED_IN) for key, value in records])
+        self.sealed_at = self.arrived()[topic, _SEALED_IN][-1]
 
     def commit(self) -> None:
         try:
@@ -199,9 +207,9 @@ class Deliveries(Sending):
 
     def commit(self) -> None:
         topic, records = self._sealed
-        self.send(topic, [(key, value, [], BY_KEY) for key, value in records])
+        self.send(topic, [(key, value, [], _SEALED_IN) for key, value in records])
         try:
-            self.sealed_at = self.arrived()[topic, 0] - 1
+            self.sealed_at = self.arrived()[topic, _SEALED_IN][-1]
         except TransientError as exc:
             raise CommitUnknown(f"a control record was sent to Kafka, its answer is lost: {exc.message}") from exc
 
@@ -218,3 +226,13 @@ def _too_large(topic: str, size: int, table: str) -> Refused:
         hint="leave the table out of this destination",
         table=table,
     )
+
+
+def _not_arrived(topic: str, error: KafkaError) -> Refused | TransientError:
+    said = f"records did not arrive in Kafka: {topic}: {error.str()}"
+    if error.code() in _LARGER_THAN_THE_TOPIC_TAKES:
+        cure = set_by(topic, {"max.message.bytes": MESSAGE_BYTES_MAX})
+        return Refused(
+            said, hint=f"nothing was committed. Set it with Kafka's own tool, then restart the stream: {cure}"
+        )
+    return TransientError(said, hint="nothing was committed")
