@@ -335,6 +335,21 @@ def test_a_topic_that_got_partitions_or_was_made_anew_stops_the_stream_and_a_loa
     assert world.rows(ACCOUNT) == texts(*(row for row in rows if row["id"] != 3))
 
 
+def test_a_stream_does_not_go_on_in_another_form(make: Any) -> None:
+    world = make(ACCOUNT)
+    stream = published(world)
+    other = make(ACCOUNT, prefix=world.declared.prefix, format="debezium")
+    again = other.load(ACCOUNT, [account(7)])
+    for call in (
+        lambda: Applying(other),
+        lambda: other.sink().publish(STREAM, [again], publication=publication((ACCOUNT,), run_id="run-2")),
+        lambda: KIND.open_live(other.plan, other.destination, 1),
+    ):
+        with pytest.raises(Refused, match="hold records of format json, and debezium is declared"):
+            call()
+    assert stream.span(insert(ACCOUNT, **account(1))).ledger.next_offset == 10
+
+
 @pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
 def test_an_owner_that_writes_into_a_topic_made_anew_commits_nothing(make: Any, guarantee: str) -> None:
     world = make(ACCOUNT, guarantee=guarantee)

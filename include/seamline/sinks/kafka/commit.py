@@ -76,7 +76,8 @@ class StreamCommit:
         the ledger knows, or has lost records that it has counted."""
         arrived = self.transactions.arrived()
         carried = [boundary.table for boundary in self.after.row.boundaries]
-        state = replace(self.after, ends={table: self._ends(table, arrived) for table in carried})
+        ends = {table: self._ends(table, arrived) for table in carried}
+        state = replace(self.after, ends=ends, form=self.where.options.format)
         records = {name: writer.records for name, writer in self._writers.items() if writer.records}
         record = record_of(state, start=self.start, records=records)
         ended = [(key, None) for one in forgotten for key in one.keys]

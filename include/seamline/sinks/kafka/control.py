@@ -36,7 +36,8 @@ class StreamState:
     its last one, also of tables that have left. `runs`: the last ones that have published. `may_repeat`: its owner
     commits without transactions. `repeated`: table → the records of its topic that do not count, also of tables that
     have left. `offset` of its record in the control topic, and `written_ms`: when it came there, by the broker's clock.
-    `epochs`: of the owners who have keys of their own there.
+    `epochs`: of the owners who have keys of their own there. `form`: of the records in its topics, as
+    `KafkaOptions.format`; "" of a record that an earlier version has written.
     """
 
     row: LedgerRow
@@ -48,6 +49,7 @@ class StreamState:
     offset: int = -1
     written_ms: int = 0
     epochs: frozenset[int] = frozenset()
+    form: str = ""
 
     @property
     def keys(self) -> list[bytes]:
@@ -182,6 +184,7 @@ def record_of(state: StreamState, *, start: int, records: Mapping[str, int]) -> 
         "generations": dict(state.generations),
         "runs": list(state.runs),
         "may_repeat": state.may_repeat,
+        "format": state.form,
         "repeated": {
             table: [[one.partition, one.first, one.end, one.until] for one in marks]
             for table, marks in state.repeated.items()
@@ -212,6 +215,7 @@ def _read(said: Mapping[str, Any], stream: StreamId) -> StreamState:
         tuple(said["runs"]),
         may_repeat=said.get("may_repeat", False),
         repeated=repeated,
+        form=said.get("format", ""),
     )
 
 

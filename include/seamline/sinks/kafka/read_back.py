@@ -25,6 +25,7 @@ from seamline.sinks.kafka.control import StreamState, read_control
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.loads import staged_batches
 from seamline.sinks.kafka.repeated import Repeated
+from seamline.sinks.kafka.standing import require_same_form
 from seamline.sinks.kafka.topics import COMPACTION_LAG_S
 from seamline.sinks.lake.read_view import LakeView
 
@@ -95,6 +96,7 @@ def open_live(plan: SyncPlan, destination: DestinationPlan, count: int) -> list[
     state = read_control(settings, where.options.control_topic).states.get(stream)
     if state is None:
         raise Refused(f"{stream} was never published", hint="onboard the sync first", sync=plan.sync)
+    require_same_form(state, where.options)
     return [live_of(settings, where, [entry.definition for entry in plan.tables], state)] * count
 
 

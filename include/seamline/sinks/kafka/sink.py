@@ -31,7 +31,7 @@ from seamline.sinks.kafka.commit import StreamCommit, where_of
 from seamline.sinks.kafka.control import Control, StreamState, read_control, settled_control
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.repeated import Repeated, found_behind, with_repeated
-from seamline.sinks.kafka.standing import require_as_counted
+from seamline.sinks.kafka.standing import require_as_counted, require_same_form
 from seamline.sinks.kafka.topics import DestinationTopics
 from seamline.sinks.kafka.transaction import Deliveries, Sending, Transactions
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
@@ -84,6 +84,7 @@ class KafkaSink:
         seen = self._look().states.get(stream)
         if seen is None or (after_epoch is not None and seen.row.epoch != after_epoch):
             self._takable(stream, after_epoch)
+        require_same_form(seen, self._where.options)
         transactions = self._open(stream)
         known = self._takable(stream, after_epoch)
         require_as_counted(self._settings, self._where.namespace, self._where.options, known.ends)
@@ -118,6 +119,7 @@ class KafkaSink:
         if known is not None and publication.run_id in known.runs:
             return Commit(known.row)
         settings = self._settings
+        require_same_form(known, self._where.options)
         publishing.require_staged(settings, loads)
         topics = DestinationTopics(settings, self._where.options)
         topics.ensure_control()
@@ -140,6 +142,7 @@ class KafkaSink:
         known = control.states.get(stream)
         if known is not None and joining.run_id in known.runs:
             return Commit(known.row)
+        require_same_form(known, self._where.options)
         # Before anybody is fenced: a stream that is not there yet goes on.
         publishing.joined(control, stream, joining)
         settings = self._settings

@@ -1,10 +1,12 @@
-"""Whether the topics of a stream are those that its ledger has counted: made anew, cut or spread anew, they are not."""
+"""Whether the topics of a stream are those that its ledger knows: made anew, cut, spread or written otherwise, they are
+not."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from seamline.adapters.kafka.committed import newest_offsets, partitions_of
-from seamline.domain.errors import Diverged
+from seamline.domain.errors import Diverged, Refused
+from seamline.sinks.kafka.control import StreamState
 from seamline.sinks.kafka.options import KafkaOptions, topic_of
 
 _LOAD = "load the destination again: run the onboarding of its sync, and name it under Destinations to load"
@@ -31,10 +33,22 @@ def require_as_counted(
                 raise lost_records(topic, table, number, end=end, counted=counted)
 
 
+def require_same_form(state: StreamState | None, options: KafkaOptions) -> None:
+    """Refused: the topics of a stream hold records of the other form."""
+    if state is not None and state.form not in ("", options.format):
+        raise Refused(
+            f"the topics of {state.row.stream} hold records of format {state.form}, and {options.format} is declared:"
+            " readers would find both in one topic",
+            hint=f"write `format: {state.form}` again; for the other form declare a destination of another prefix",
+            sync=state.row.stream.sync,
+        )
+
+
 def other_partitions(topic: str, table: str, what: str, *, wanted: int) -> Diverged:
     return Diverged(
         f"topic {topic} has other partitions than its rows were spread over, {wanted}: {what}",
-        hint=f"a key would have rows in two, without an order. Delete the topic, then {_LOAD}",
+        hint="a key would have rows in two, without an order. Declare as many `partitions` as it has if only the"
+        f" declaration was changed; else delete the topic, then {_LOAD}",
         table=table,
     )
 
