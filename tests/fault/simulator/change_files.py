@@ -185,7 +185,7 @@ class ChangeFilesRun:
         maintenance = ChangesMaintenance(self.destination, self._store())
         for _ in range(self._dice.randint(1, 5)):
             (log,) = maintenance._logs()
-            self.tally["files merged"] += maintenance.compact(log)
+            self.tally["files merged"] += maintenance.compact(log, now=datetime.now(UTC) + timedelta(days=3))
             self.tally["files removed"] += maintenance.sweep(log, now=datetime.now(UTC) + timedelta(days=3))
             self.tally["manifests gone"] += log.compact(keep=1)
 

@@ -46,7 +46,7 @@ def _too_old(held: HeldTable, options: ChangesOptions, now: datetime) -> tuple[C
     before_ms = (now - timedelta(days=options.keep_days)).timestamp() * 1000
     count = 0
     for file in held.files:
-        if file.through_ms >= before_ms:
+        if not file.is_base and file.through_ms >= before_ms:
             break
         count += 1
     old = held.files[:count]

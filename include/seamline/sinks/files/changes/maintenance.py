@@ -40,7 +40,7 @@ class ChangesMaintenance:
         ended, gone = list[str](), 0
         for log in self._logs():
             ended += self._end_dead_snapshots(log)
-            self.compact(log)
+            self.compact(log, now=utc_now())
             gone += self.sweep(log, now=utc_now())
             log.compact(keep=_KEPT)
             gone += self._store.drop_unfinished(log.sync, utc_now() - _A_DAY)
@@ -50,10 +50,10 @@ class ChangesMaintenance:
     def close(self) -> None:
         self._store.close()
 
-    def compact(self, log: ChangesLog) -> int:
+    def compact(self, log: ChangesLog, *, now: datetime) -> int:
         """Swap what is due by the declaration; how many files became fewer ones."""
         seen = log.look()
-        return sum(swap(log, seen, due) for due in swaps(seen, self._options, now=utc_now()))
+        return sum(swap(log, seen, due) for due in swaps(seen, self._options, now=now))
 
     def sweep(self, log: ChangesLog, *, now: datetime) -> int:
         """Remove what no manifest has named for a day; how many files.

@@ -21,8 +21,8 @@ _RUNS_KEPT = 100
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
     """`path`: below the place. `commits`: the first and the last of which it holds changes. `through_ms`: when the
-    newest of them was committed at the source, milliseconds since 1970. `is_base`: it holds rows as they stood, and
-    nothing that happened before."""
+    newest of them was committed at the source, or written, if that was later; milliseconds since 1970. `is_base`: it
+    holds rows as they stood, and nothing that happened before."""
 
     path: str
     rows: int

@@ -1,6 +1,7 @@
 """Files of changes on their way into a place."""
 
 import json
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -29,7 +30,9 @@ class Writing:
         """A file that nothing names yet; None where there are no changes."""
         path = self.log.path(held.definition.name, held.format)
         made = write_changes(self.log.store, path, held, changes)
-        return made and replace(made, commits=(marks.commit, marks.commit), through_ms=marks.committed_ms)
+        # A stream that was behind writes today what was committed long ago: nobody has read it before today.
+        through_ms = max(marks.committed_ms, int(time.time() * 1000))
+        return made and replace(made, commits=(marks.commit, marks.commit), through_ms=through_ms)
 
     def begun(self, table: Table) -> HeldTable:
         """A table without a change, in the form that is declared now."""
