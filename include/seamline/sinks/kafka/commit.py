@@ -99,7 +99,7 @@ class StreamCommit:
         of_topic = {number: offsets for (name, number), offsets in arrived.items() if name == topic}
         for number, offsets in of_topic.items():
             if number >= len(before):
-                raise other_partitions(topic, table, f"a record has come into partition {number}", wanted=len(before))
+                raise other_partitions(topic, table, there=number + 1, wanted=len(before))
             if offsets.start < before[number]:
                 raise lost_records(topic, table, number, end=offsets.start, counted=before[number])
         return tuple(of_topic[number].stop if number in of_topic else end for number, end in enumerate(before))

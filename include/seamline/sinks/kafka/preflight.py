@@ -9,7 +9,9 @@ from seamline.adapters.kafka.topics import CaptureTopics, TopicFacts, TopicRule,
 from seamline.domain.errors import ConfigError
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Problem
+from seamline.sinks.kafka.control import read_control
 from seamline.sinks.kafka.options import CONTROL, options_of, topic_of
+from seamline.sinks.kafka.standing import taken, written_by
 from seamline.sinks.kafka.topics import CONTROL_RULE, rule_of
 from seamline.sinks.kafka.transaction import Transactions
 
@@ -53,10 +55,14 @@ def _of_cluster(
         for table in plan.tables
         if table.table is not None
     }
+    writers = taken(read_control(settings, options.control_topic), plan.stream_id(destination.name))
+    of_others = {topic_of(destination.namespace, table): written_by(table, other) for table, other in writers.items()}
     for topic, rule in wanted.items():
         facts = topics.facts(topic)
         if facts is not None:
             yield from _of_topic(facts, rule)
+            if topic in of_others:
+                yield (*of_others[topic], True)
         elif why := topics.refusal(topic, rule):
             yield f"topic {topic} cannot be made: {why}", "let the login create topics, or make it yourself", True
     # Who may not use the id, or for so long, is refused here.

@@ -31,7 +31,7 @@ from seamline.sinks.kafka.commit import StreamCommit, where_of
 from seamline.sinks.kafka.control import Control, StreamState, read_control, settled_control
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.repeated import Repeated, found_behind, with_repeated
-from seamline.sinks.kafka.standing import require_as_counted, require_same_form
+from seamline.sinks.kafka.standing import require_as_counted, require_own, require_same_form
 from seamline.sinks.kafka.topics import DestinationTopics
 from seamline.sinks.kafka.transaction import Deliveries, Sending, Transactions
 from seamline.values.changes import ChangeBatch, ChangeDecoder, change_batch
@@ -123,6 +123,7 @@ class KafkaSink:
         publishing.require_staged(settings, loads)
         topics = DestinationTopics(settings, self._where.options)
         topics.ensure_control()
+        self._require_own(stream, [load.table for load in loads], topics)
         topics.ensure(self._where.namespace, [load.table for load in loads])
         transactions = self._open(stream)
         known = self._settled().states.get(stream)
@@ -147,6 +148,7 @@ class KafkaSink:
         publishing.joined(control, stream, joining)
         settings = self._settings
         topics = DestinationTopics(settings, self._where.options)
+        self._require_own(stream, joining.tables, topics)
         topics.ensure(self._where.namespace, joining.tables)
         ending = list(publishing.incremental_streams(control, stream))
         transactions = self._open(stream)
@@ -233,6 +235,10 @@ class KafkaSink:
         fold = publishing.held_rows(self._settings, self._where, table, repeated, known, markers=markers)
         self._folds[table.name] = fold
         return fold
+
+    def _require_own(self, stream: StreamId, tables: Sequence[Table], topics: DestinationTopics) -> None:
+        names = [table.name for table in tables]
+        require_own(self._control, stream, names, lambda name: topics.is_there(self._where.topic(name)))
 
     # ---- transactions -----------------------------------------------------------------------------------------------
 

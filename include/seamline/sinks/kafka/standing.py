@@ -1,15 +1,15 @@
-"""Whether the topics of a stream are those that its ledger knows: made anew, cut, spread or written otherwise, they are
-not."""
+"""Whether the topics of a stream are those that its ledger knows: made anew, cut, spread or written otherwise,
+also by somebody else, they are not."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from seamline.adapters.kafka.committed import newest_offsets, partitions_of
 from seamline.domain.errors import Diverged, Refused
-from seamline.sinks.kafka.control import StreamState
+from seamline.domain.ledger import StreamId
+from seamline.plan.model import INCREMENTAL
+from seamline.sinks.kafka.control import Control, StreamState
 from seamline.sinks.kafka.options import KafkaOptions, topic_of
-
-_LOAD = "load the destination again: run the onboarding of its sync, and name it under Destinations to load"
 
 
 def require_as_counted(
@@ -23,9 +23,14 @@ def require_as_counted(
     there = partitions_of(settings)
     for topic, table in topics.items():
         if topic not in there:
-            raise Diverged(f"topic {topic} is gone", hint=_LOAD, table=table)
-        if there[topic] != options.partitions:
-            raise other_partitions(topic, table, f"it has {there[topic]}", wanted=options.partitions)
+            raise Diverged(
+                f"topic {topic} is gone",
+                hint="run the onboarding of the sync, and name the destination under Destinations to load",
+                table=table,
+            )
+        wanted = len(ends[table])
+        if other := {there[topic], options.partitions} - {wanted}:
+            raise other_partitions(topic, table, there=max(other), wanted=wanted)
     newest = newest_offsets(settings, {topic: len(ends[table]) for topic, table in topics.items()})
     for topic, table in topics.items():
         for number, (end, counted) in enumerate(zip(newest[topic], ends[table], strict=True)):
@@ -44,11 +49,39 @@ def require_same_form(state: StreamState | None, options: KafkaOptions) -> None:
         )
 
 
-def other_partitions(topic: str, table: str, what: str, *, wanted: int) -> Diverged:
+def taken(control: Control, stream: StreamId) -> dict[str, StreamId]:
+    """Table → the other stream that writes its topic. Topics of incremental snapshots have names of their own."""
+    if INCREMENTAL in stream.sync:
+        return {}
+    others = (one for one in control.states if one != stream and INCREMENTAL not in one.sync)
+    return {table: one for one in others for table in control.states[one].ends}
+
+
+def require_own(control: Control, stream: StreamId, tables: Iterable[str], is_there: Callable[[str], bool]) -> None:
+    """Refused: another stream writes the topic of one of these tables. `is_there`: whether a table's topic is."""
+    writers = taken(control, stream)
+    for table in tables:
+        if table in writers and is_there(table):
+            what, cure = written_by(table, writers[table])
+            raise Refused(what, hint=cure, table=table)
+
+
+def written_by(table: str, other: StreamId) -> tuple[str, str]:
+    """What is wrong, and its cure."""
+    return (
+        f"the topic of table {table} is there already, and {other} writes it",
+        f"choose another prefix for this destination; or take the table out of {other.sync} and run"
+        f" `{other.sync}__tables`; or delete the topic, where that sync was given up",
+    )
+
+
+def other_partitions(topic: str, table: str, *, there: int, wanted: int) -> Diverged:
+    """`there`: how many it has, at least, or shall have."""
     return Diverged(
-        f"topic {topic} has other partitions than its rows were spread over, {wanted}: {what}",
-        hint="a key would have rows in two, without an order. Declare as many `partitions` as it has if only the"
-        f" declaration was changed; else delete the topic, then {_LOAD}",
+        f"topic {topic} has {there} partitions, or as many are declared, and its rows are spread over {wanted}: a key"
+        " would have rows in two, without an order",
+        hint=f"write `partitions: {wanted}` again if the declaration alone was changed; else delete the topic, then run"
+        " the onboarding of the sync, and name the destination under Destinations to load",
         table=table,
     )
 
@@ -57,6 +90,7 @@ def lost_records(topic: str, table: str, number: int, *, end: int, counted: int)
     return Diverged(
         f"topic {topic} has lost records: its partition {number} goes on at offset {end}, and the ledger has counted up"
         f" to {counted}",
-        hint=f"it was made anew, or cut. The records that are left stay; {_LOAD}",
+        hint="it was made anew, or cut: run the onboarding of the sync, and name the destination under Destinations to"
+        " load",
         table=table,
     )
