@@ -1,5 +1,7 @@
 """Files as a kind of destination: it has nights and nothing else, and what it cannot honour is refused by name."""
 
+import errno
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from seamline.plan.explain import explain
 from seamline.plan.model import SyncPlan, TablePlan
 from seamline.plan.stages import all_stages, concerned
 from seamline.sinks.files.options import Total, options_of
-from seamline.sinks.files.preflight import problems
+from seamline.sinks.files.preflight import problems, problems_of_changes
 from seamline.sinks.files.spec import FilesDestination
 from seamline.spec.load import load_declarations
 from tests.unit.declared import SYNC, write_declarations
@@ -184,6 +186,23 @@ def test_the_preflight_names_folders_that_are_not_there_and_files_of_one_name(pl
     for name in ("out", "stage"):
         (tmp_path / name).mkdir()
     assert not problems(replace(plan, tables=tables[:1]), partner)
+
+
+def test_the_preflight_names_a_folder_without_hard_links(
+    plan: SyncPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: Path) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "link", refused)
+    options = {**dict(plan.destination("partner").options), "staging": str(tmp_path)}
+    partner = replace(
+        plan.destination("partner"), namespace=str(tmp_path), connection="", options=tuple(options.items())
+    )
+    for found in (problems(plan, partner), problems_of_changes(plan, partner)):
+        assert [one.what for one in found] == [
+            f"destination partner: no hard link can be made in {tmp_path}: Operation not supported"
+        ]
 
 
 def test_it_says_what_it_can_do_and_at_which_level(plan: SyncPlan) -> None:

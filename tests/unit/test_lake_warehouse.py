@@ -19,7 +19,7 @@ def test_a_file_system_without_hard_links_is_refused_with_the_reason_and_nothing
     assert list(of_links(str(tmp_path))) == []
     monkeypatch.setattr(os, "link", no_link)
     ((said, cure),) = of_links(str(tmp_path))
-    assert said == f"no hard link can be made in the warehouse {tmp_path}: Operation not permitted"
+    assert said == f"no hard link can be made in {tmp_path}: Operation not permitted"
     assert "put it on a file system that has them" in cure
     assert list(tmp_path.iterdir()) == []
 

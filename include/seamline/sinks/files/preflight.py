@@ -13,6 +13,7 @@ from seamline.ports import Problem
 from seamline.sinks.files.changes.columns import RESERVED
 from seamline.sinks.files.cuts import OWN
 from seamline.sinks.files.options import FilesOptions, options_of
+from seamline.sinks.lake.warehouse import of_links
 
 _RENAME_COLUMN = "rename it at the source, or leave the table out of this destination"
 _RENAME = "rename it at the source or by `as`, or leave the table out of the sync"
@@ -59,6 +60,7 @@ def _of_columns(plan: SyncPlan) -> Iterator[tuple[str, str]]:
 def _of_the_place(destination: DestinationPlan) -> Iterator[tuple[str, str]]:
     if not urlsplit(destination.namespace).scheme:
         yield from _of_folder("location", destination.namespace)
+        yield from of_links(destination.namespace)
         return
     try:
         with closing(open_store(destination.namespace, destination.connection)) as store:

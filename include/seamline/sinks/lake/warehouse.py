@@ -25,10 +25,10 @@ def of_warehouse(warehouse: str, connection: str = "") -> Iterator[tuple[str, st
         yield f"nothing can be written into the warehouse {warehouse}", "let this login write there"
 
 
-def of_links(warehouse: str) -> Iterator[tuple[str, str]]:
-    """For formats in which one of two writers makes a hard link and the other fails. Nothing where the folder itself is
-    missing or closed to this login: `of_warehouse` says so."""
-    folder = Path(warehouse)
+def of_links(place: str) -> Iterator[tuple[str, str]]:
+    """For logs in which one of two writers makes a hard link and the other fails. Nothing where the folder itself is
+    missing or closed to this login: another check says so."""
+    folder = Path(place)
     if not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
         return
     probe = folder / f".seamline-probe-{secrets.token_hex(8)}"
@@ -38,8 +38,8 @@ def of_links(warehouse: str) -> Iterator[tuple[str, str]]:
         os.link(probe, link)
     except OSError as exc:
         yield (
-            f"no hard link can be made in the warehouse {warehouse}: {exc.strerror}",
-            "put it on a file system that has them: by them one of two writers is kept from a table's next number",
+            f"no hard link can be made in {place}: {exc.strerror}",
+            "put it on a file system that has them: by them one of two writers is kept from a number that is taken",
         )
     finally:
         link.unlink(missing_ok=True)
