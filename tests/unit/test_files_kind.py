@@ -92,6 +92,8 @@ def test_a_folder_of_this_machine_has_no_connection_and_stages_beside_what_it_de
         ("writer_connection: partner_writer", "one login writes here"),
         ("flag_file: a/b", "the name of a file"),
         ("flag_file: control.json", "are one name"),
+        ("flag_file: _placed", "_prepared and _placed are names of our own"),
+        ("control_file: _Prepared", "_prepared and _placed are names of our own"),
         ("format: parquet", "no header and no trailer"),
         ('csv: {delimiter: "-"}', "neither quotes nor stands in numbers"),
         ('csv: {delimiter: "||"}', "one sign"),

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, field_validator, model_validator
 from seamline.domain.catalogue import Kind, Table
 from seamline.files.declared import CsvRows
 from seamline.files.dialect import PARQUET
+from seamline.sinks.files.two_phase import NOTES
 from seamline.spec.destination import Destination, Misfit
 from seamline.spec.fields import ConnectionId, Declared, SqlName
 from seamline.spec.file_places import OF_SERVERS, Place, checked_place, location_faults
@@ -28,6 +29,8 @@ def _staging(value: str) -> str:
 def _file_name(value: str) -> str:
     if not value or value.startswith((".", " ")) or "/" in value or not value.isprintable():
         raise ValueError("this is the name of a file: no `/`, no dot or blank in front")
+    if value.lower() in NOTES:
+        raise ValueError(f"{' and '.join(NOTES)} are names of our own beside the files of a delivery: take another one")
     return value
 
 

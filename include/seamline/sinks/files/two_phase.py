@@ -36,6 +36,7 @@ _DIGITS = 8
 _ROUNDS = 5
 # Beside the files of an attempt: they are there; all of them have their names but for the flag.
 _NOTE, _PLACED = "_prepared", "_placed"
+NOTES = (_NOTE, _PLACED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,8 @@ class LakeLoadArea:
         places = {}
         if not isinstance(self._warehouse, StoredPath) and not self._warehouse.is_dir():
             raise Refused(
-                f"the warehouse {self._warehouse} is no folder here", hint="make it, or mount it where it lies"
+                f"{self._warehouse}, where rows are staged, is no folder here",
+                hint="make it, or mount it where it lies",
             )
         for table in tables:
             location = new_place(self._warehouse, self._namespace, table.name)
