@@ -194,6 +194,12 @@ def test_the_page_for_readers_gets_whole_transactions(make: Any, checkout: Path)
         under_writers.append((said, {}))
         stream.span(insert(AUDIT, actor="x", action=f"{len(under_writers)}"))
     assert [said["span"] for said, _ in under_writers] == [said["span"] for said, _ in found]
+    # A table that has left, and comes again, goes on where it was read to, whoever was started anew between the two.
+    for run, tables in (("out", (ACCOUNT,)), ("in", (ACCOUNT, AUDIT))):
+        loads = [world.load(table, []) for table in tables]
+        world.sink().publish(STREAM, loads, publication=publication(tables, run_id=run))
+        *_, (said, rows) = names["transactions"](said)
+    assert len(rows["audit"]) == said["records"]["audit"]
 
 
 # ---- values ---------------------------------------------------------------------------------------------------------
