@@ -15,7 +15,7 @@ from seamline.cli.main import main
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import TableChanges
 from seamline.domain.digest import KeyedDigest, Segment
-from seamline.domain.errors import CommitUnknown, ConfigError, GateFailed, Refused, TransientError
+from seamline.domain.errors import CommitUnknown, ConfigError, Fenced, GateFailed, Refused, TransientError
 from seamline.kinds.bulk import ArrowRows
 from seamline.kinds.found import sink_kind
 from seamline.plan.model import TablePlan
@@ -200,6 +200,15 @@ def test_after_each_crash_of_the_server_ledger_and_rows_agree() -> None:
             assert world.rows(ACCOUNT) == texts(*map(account, spans))
             assert world.rows(TRANSFER) == texts(*(leg(n // 10) for n in spans))
         assert Applying(world).span().ledger.next_offset > 100, "nothing was written between the crashes"
+
+
+def test_a_server_that_came_back_empty_ends_its_stream_by_what_is_to_do(world: RedisWorld) -> None:
+    stream = carrying(world, ACCOUNT)
+    world.admin.flushall()
+    with pytest.raises(Fenced, match="its ledger is gone") as ended:
+        stream.span(insert(ACCOUNT, **account(2)))
+    assert "onboard again" in ended.value.hint
+    assert world.rows(ACCOUNT) == []
 
 
 # ---- what is refused before anything is written ---------------------------------------------------------------------

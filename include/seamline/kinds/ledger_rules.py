@@ -37,11 +37,12 @@ def with_tables(
 def resolved(found: LedgerRow | None, lease: Lease, progress: Progress, *, confirmed: LedgerRow) -> LedgerRow:
     """`found` does not stand where this span begins. It is returned where this very span was committed before and only
     the answer was lost; else why is raised. `confirmed`: the ledger as this lease last heard of it."""
-    if found is not None:
-        refuse_one_that_went_back(found, confirmed=confirmed)
-    if found is None or found.epoch != lease.epoch:
+    if found is None:
+        raise _gone(lease.stream)
+    refuse_one_that_went_back(found, confirmed=confirmed)
+    if found.epoch != lease.epoch:
         raise Fenced(
-            f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {found.epoch if found else 'gone'}",
+            f"{lease.stream}: epoch {lease.epoch} is over, the ledger's is {found.epoch}",
             hint="another owner applies this stream: nothing to mend here",
             sync=lease.stream.sync,
         )
@@ -55,6 +56,15 @@ def resolved(found: LedgerRow | None, lease: Lease, progress: Progress, *, confi
     )
 
 
+def _gone(stream: StreamId) -> Fenced:
+    """No new owner is known; but that of an incremental snapshot goes with its joining, and its worker must end."""
+    return Fenced(
+        f"{stream}: its ledger is gone",
+        hint="it ends once its tables have joined; where the destination was emptied or made again, onboard again",
+        sync=stream.sync,
+    )
+
+
 def fenced_or(error: SeamlineError, lease: Lease, read_ledger: Callable[[StreamId], LedgerRow | None]) -> SeamlineError:
     """What happened because a new owner has come is that; then trying again would be wrong."""
     stream = lease.stream
@@ -63,11 +73,7 @@ def fenced_or(error: SeamlineError, lease: Lease, read_ledger: Callable[[StreamI
     except SeamlineError:
         return error
     if row is None:
-        return Fenced(
-            f"{stream}: its ledger is gone",
-            hint="it ends once its tables have joined; where the destination was made again, onboard again",
-            sync=stream.sync,
-        )
+        return _gone(stream)
     if row.epoch > lease.epoch:
         return Fenced(f"{stream}: a new owner with epoch {row.epoch} has taken the stream", sync=stream.sync)
     return error
