@@ -1,7 +1,8 @@
 """Whether the topics of a stream are those that its ledger knows: made anew, cut, spread or written otherwise,
 also by somebody else, they are not."""
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
 from seamline.adapters.kafka.committed import newest_offsets, partitions_of
@@ -10,6 +11,8 @@ from seamline.domain.ledger import StreamId
 from seamline.plan.model import INCREMENTAL
 from seamline.sinks.kafka.control import Control, StreamState
 from seamline.sinks.kafka.options import KafkaOptions, topic_of
+
+_KNOWN_WITHIN_S, _PAUSE_S = 5.0, 0.2
 
 
 def require_as_counted(
@@ -20,7 +23,7 @@ def require_as_counted(
     Diverged: a topic is gone, has other partitions, or ends before that.
     """
     topics = {topic_of(namespace, table): table for table in ends}
-    there = partitions_of(settings)
+    there = _seen(settings, topics)
     for topic, table in topics.items():
         if topic not in there:
             raise Diverged(
@@ -36,6 +39,17 @@ def require_as_counted(
         for number, (end, counted) in enumerate(zip(newest[topic], ends[table], strict=True)):
             if end < counted:
                 raise lost_records(topic, table, number, end=end, counted=counted)
+
+
+def _seen(settings: Mapping[str, Any], wanted: Collection[str]) -> Mapping[str, int]:
+    """The partitions of topics. A broker that has just started may not know all of them yet, so what is missing is
+    looked for again."""
+    until = time.monotonic() + _KNOWN_WITHIN_S
+    while True:
+        there = partitions_of(settings)
+        if there.keys() >= set(wanted) or time.monotonic() >= until:
+            return there
+        time.sleep(_PAUSE_S)
 
 
 def require_same_form(state: StreamState | None, options: KafkaOptions) -> None:
