@@ -5,7 +5,7 @@ asked for. Whether all of it is still there is looked at before and behind that.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
@@ -65,14 +65,20 @@ class TopicStates:
             raise Refused(f"the capture does not read topic {topic} yet", hint="onboard the sync that needs it")
         tables = self._layout.of_topic(topic)
         folds = {one.definition.name: HeldRows(keyed=one.definition.is_keyed) for one in tables}
+        keys = {name: _Keys(topic) for name in folds if len(place.ends) > 1}
         facts = required_beginning(self._settings, topic, place)
         take = self._said_by_key if kept.is_compacted(facts) else self._said
         for problem in (one for table in tables for one in self._uncountable(table, facts) if one.is_fatal):
             raise Refused(problem.what, hint=problem.cure, table=problem.table)
         for messages in committed(self._settings, topic, place.ends):
-            said = [one for message in messages for one in take(given_by(message), len(place.ends))]
+            said = [(given, one) for given in map(given_by, messages) for one in take(given, len(place.ends))]
             for name, fold in folds.items():
-                _take_in(fold, [one for one in said if one.table == name])
+                mine = [(given, one) for given, one in said if one.table == name]
+                if name in keys:
+                    keys[name].take(mine)
+                _take_in(fold, [one for _, one in mine])
+        for one in keys.values():
+            one.close()
         required_beginning(self._settings, topic, place)
         return folds
 
@@ -87,6 +93,38 @@ class TopicStates:
         found = self._messages.said(given, partitions=partitions)
         self._messages.require_key(given, found)
         return found
+
+
+class _Keys:
+    """In which partition each key of a table lies, also of rows that went: messages of two partitions have no order, so
+    of a key in two of them nobody knows which message is the newest."""
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        self._held = HeldRows(keyed=True)
+
+    def take(self, said: Iterable[tuple[Given, Said]]) -> None:
+        """Refused: a key lies in two partitions."""
+        found = dict[bytes, bytes]()
+        for given, one in said:
+            if one.key is None:
+                continue
+            partition = b"%d" % given.partition
+            if one.key not in found:
+                found[one.key] = self._held.row(one.key) or partition
+            if found[one.key] != partition:
+                raise self._in_two(given, one.key, found[one.key])
+        self._held.put(found.items())
+
+    def close(self) -> None:
+        self._held.close()
+
+    def _in_two(self, given: Given, key: bytes, other: bytes) -> Refused:
+        return Refused(
+            f"topic {self._topic} holds the key {key.decode()} in partitions {other.decode()} and {given.partition}"
+            f" (offset {given.offset}): they have no order, so nobody knows which message is the newest",
+            hint=f"were partitions added, or does its writer choose them by more than the key? {kept.SENT_ANEW}",
+        )
 
 
 class TopicView(ArrowView):
