@@ -152,7 +152,17 @@ def test_a_position_covers_itself_and_no_other_delivery() -> None:
         (b'{"tables": [{"table": "a", "files": [{"na', "cannot be read"),
         (b'{"rows": 1}', "it has no 'tables'"),
         (b'{"tables": [{"table": "a", "files": [{"name": "../x"}]}]}', "no name of a file of the delivery"),
-        (b'{"tables": [{"table": "a", "rows": "many", "files": []}]}', "invalid literal"),
+        (b'{"tables": [{"table": "a", "rows": "many", "files": []}]}', "rows is many, which is no number of rows"),
+        (b'{"tables": [{"table": "a", "rows": 2.9, "files": []}]}', "rows is 2.9, which"),
+        (b'{"tables": [{"table": "a", "rows": true, "files": []}]}', "rows is True, which"),
+        (b'{"tables": [{"table": "a", "files": [{"name": "x", "bytes": -1}]}]}', "bytes is -1, which"),
+        (b'{"tables": [{"table": "a", "rows": 2, "rows": 3, "files": []}]}', "it has 'rows' twice in one object"),
+        (b'{"tables": [{"table": null, "files": []}]}', "None is no name of a table"),
+        (
+            b'{"tables": [{"table": "a", "files": [], "totals": [{"sum": "b", "by": ["c"], "groups":'
+            b' [{"c": "CNY", "rows": 1, "b": "2"}, {"c": "CNY", "rows": 3, "b": "4"}]}]}]}',
+            "it says the total of b of c CNY more than once",
+        ),
         (b'{"tables": [{"table": "a", "files": []}, {"table": "a", "files": []}]}', "names table a more than once"),
         (b'{"tables": [{"table": "a", "files": [{"name": "x"}, {"name": "./x"}]}]}', "names file x more than once"),
         (

@@ -65,9 +65,9 @@ def test_a_key_that_lies_in_two_partitions_has_no_newest_message(
     write(cluster, 0, "EUR", 1)
     write(cluster, 1, "EUR", last)
     if not is_read_at_once:
-        monkeypatch.setattr(
-            state, "committed", lambda *given: ([one] for some in committed(*given) for one in some)
-        )
-    with pytest.raises(Refused, match=r'topic rate holds the key \{"currency":"EUR"\} in partitions 0 and 1') as stopped:
+        monkeypatch.setattr(state, "committed", lambda *given: ([one] for some in committed(*given) for one in some))
+    with pytest.raises(
+        Refused, match=r'topic rate holds the key \{"currency":"EUR"\} in partitions 0 and 1'
+    ) as stopped:
         folded(cluster)
     assert "another name" in stopped.value.hint

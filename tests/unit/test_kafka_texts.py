@@ -7,7 +7,8 @@ import pytest
 
 from seamline.domain.catalogue import Column
 from seamline.domain.column_types import column_of
-from seamline.sources.kafka.texts import parsed, text_of
+from seamline.domain.exact_json import parsed
+from seamline.sources.kafka.texts import text_of
 
 
 def column(declared_type: str, *, nullable: bool = True) -> Column:
@@ -43,6 +44,11 @@ def column(declared_type: str, *, nullable: bool = True) -> Column:
         ("double", "-1.5e3", "", "-1500.0"),
         ("double", "NaN", "", "nan"),
         ("double", "-Infinity", "", "-inf"),
+        ("double", Decimal("0.1000000000000000055511151231257827"), "", "0.1"),
+        ("float", Decimal("0.1"), "", "0.10000000149011612"),
+        ("float", Decimal("0.10000000149011612"), "", None),
+        ("float", 16777218, "", "16777218.0"),
+        ("char(3)", "EUR  ", "", "EUR"),
     ],
 )
 def test_a_value_is_taken_exactly(declared_type: str, value: Any, form: str, text: str | None) -> None:
@@ -62,6 +68,12 @@ def test_a_value_is_taken_exactly(declared_type: str, value: Any, form: str, tex
         ("decimal(10,2)", "NaN", ""),
         ("double", "1_000", ""),
         ("double", "1e400", ""),
+        ("double", 2**53 + 1, ""),
+        ("double", Decimal("1e-400"), ""),
+        ("float", 2**24 + 1, ""),
+        ("float", Decimal("3.5e38"), ""),
+        ("time", "12:99:00", ""),
+        ("time", "12:00:60", ""),
         ("integer", 2**31, ""),
         ("integer", Decimal("1.0"), ""),
         ("unsigned", -1, ""),
@@ -94,3 +106,17 @@ def test_null_is_refused_where_a_column_takes_none() -> None:
 
 def test_json_is_read_without_floats() -> None:
     assert parsed("[0.1, 1e2]") == [Decimal("0.1"), Decimal("1E+2")]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ('{"after": {"id": 1, "sum": 2, "id": 3}}', "it has 'id' twice in one object"),
+        ("[NaN]", "NaN is no number of JSON"),
+        ("[" * 200_000, "it is nested too deep"),
+    ],
+)
+@pytest.mark.parametrize("form", [str, str.encode])
+def test_json_of_which_a_reader_would_have_to_guess_is_refused(text: str, why: str, form: Any) -> None:
+    with pytest.raises(ValueError, match=why):
+        parsed(form(text))

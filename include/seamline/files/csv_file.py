@@ -77,10 +77,14 @@ def text_batches(rows: pa.Buffer, table: Table, dialect: Dialect) -> Iterator[pa
     if not rows.size:
         return
     names = [column.name for column in table.columns]
+    # Of one column it is a NULL. Arrow would make a row of it also where a delimiter is missing.
+    has_several = len(names) > 1
     yield from csv.open_csv(
         _opened(rows, dialect),
         read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, encoding=dialect.encoding),
-        parse_options=csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=False),
+        parse_options=csv.ParseOptions(
+            delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=has_several
+        ),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, TEXT),
             null_values=[dialect.null],

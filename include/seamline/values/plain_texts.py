@@ -30,7 +30,7 @@ _FIRST_MOMENT, _END_OF_MOMENTS = -62_135_596_800_000_000, 253_402_300_800_000_00
 _DAY = 86_400_000_000
 _FIRST_DAY, _END_OF_DAYS = _FIRST_MOMENT // _DAY, _END_OF_MOMENTS // _DAY
 _SECOND = 1_000_000
-_TIME = re.compile(r"(-?)(\d+):(\d\d):(\d\d)\.(\d{6})")
+_TIME = re.compile(r"(-?)(\d+):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?")
 _WITHOUT_ZONE = pa.timestamp("us")
 
 
@@ -109,11 +109,15 @@ def _cast(column: Column, texts: pa.Array) -> pa.Array:
 
 
 def _moments(column: Column, texts: pa.Array) -> pa.Array:
-    return pc.utf8_rtrim(texts, "Z").cast(_WITHOUT_ZONE).view(arrow_type(column))
+    texts = pc.utf8_rtrim(texts, "Z") if column.kind is Kind.INSTANT else texts
+    return texts.cast(_WITHOUT_ZONE).view(arrow_type(column))
 
 
 def _spans(column: Column, texts: pa.Array) -> pa.Array:
-    return pa.array([_span(one) for one in texts.to_pylist()], pa.int64()).view(arrow_type(column))
+    found = [_span(one) for one in texts.to_pylist()]
+    if column.kind is Kind.TIME_OF_DAY and not all(one is None or 0 <= one <= _DAY for one in found):
+        raise ValueError("a time is beyond its day")
+    return pa.array(found, pa.int64()).view(arrow_type(column))
 
 
 def _span(text: str | None) -> int | None:
@@ -122,9 +126,9 @@ def _span(text: str | None) -> int | None:
     found = _TIME.fullmatch(text)
     if found is None:
         raise ValueError(f"{text!r} is no time")
-    sign, *parts = found.groups()
-    hours, minutes, seconds, microseconds = map(int, parts)
-    size = ((hours * 60 + minutes) * 60 + seconds) * _SECOND + microseconds
+    sign, hours, minutes, seconds, fraction = found.groups()
+    whole = (int(hours) * 60 + int(minutes)) * 60 + int(seconds)
+    size = whole * _SECOND + int((fraction or "").ljust(6, "0"))
     return -size if sign else size
 
 

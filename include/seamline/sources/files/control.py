@@ -4,7 +4,6 @@ It is what the destination of files writes (docs/reference/files-destination.md)
 of each CSV file how much it is, unless its trailer says so (`checked.py`); all else may be left out.
 """
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from seamline.domain.catalogue import Table, table_from_json
 from seamline.domain.errors import GateFailed
+from seamline.domain.exact_json import parsed
 
 # How many rows a group of a total has, beside its values and its sum.
 _ROWS = "rows"
@@ -59,7 +59,7 @@ class Control:
 def control_from(content: bytes, *, called: str) -> Control:
     """GateFailed: this is no control file, as half of one is none. `called`: its path, for people."""
     try:
-        document = json.loads(content, parse_float=Decimal)
+        document = parsed(content)
         tables = [_table(one) for one in document["tables"]]
         business_date = str(document.get("business_date") or "")
     except (ValueError, KeyError, TypeError, AttributeError, InvalidOperation) as exc:
@@ -82,11 +82,10 @@ def _require_once(what: str, names: Sequence[str], called: str) -> None:
 
 
 def _table(said: Mapping[str, Any]) -> PromisedTable:
-    rows = said.get("rows")
     return PromisedTable(
-        str(said["table"]),
+        _name_of_table(said["table"]),
         tuple(_file(one) for one in said["files"]),
-        None if rows is None else int(rows),
+        _number(said, _ROWS),
         tuple(_total(one) for one in said.get("totals") or ()),
         table_from_json({"name": said["table"], "key": said.get("key") or (), "columns": said["columns"]})
         if said.get("columns")
@@ -94,9 +93,26 @@ def _table(said: Mapping[str, Any]) -> PromisedTable:
     )
 
 
+def _name_of_table(said: Any) -> str:
+    if not isinstance(said, str) or not said:
+        raise ValueError(f"{said!r} is no name of a table")
+    return said
+
+
+def _number(said: Mapping[str, Any], name: str) -> int | None:
+    """Of rows or bytes; None where it is not said. What is rounded here is no promise."""
+    value = said.get(name)
+    if value is None:
+        return None
+    if isinstance(value, str) and value.isascii() and value.isdecimal():
+        value = int(value)
+    if type(value) is not int or value < 0:
+        raise ValueError(f"{name} is {value}, which is no number of {name}")
+    return value
+
+
 def _file(said: Mapping[str, Any]) -> PromisedFile:
-    size = said.get("bytes")
-    return PromisedFile(_name(said["name"]), None if size is None else int(size), str(said.get("sha256") or "").lower())
+    return PromisedFile(_name(said["name"]), _number(said, "bytes"), str(said.get("sha256") or "").lower())
 
 
 def _name(said: Any) -> str:
@@ -110,12 +126,20 @@ def _total(said: Mapping[str, Any]) -> PromisedTotal:
     column, by = str(said["sum"]), tuple(map(str, said.get("by") or ()))
     if _ROWS in (column, *by) or column in by:
         raise ValueError(f"the total of {column} by {', '.join(by) or 'nothing'} has two things under one name")
-    return PromisedTotal(column, by, dict(_group(one, column, by) for one in said["groups"]))
+    groups = dict[tuple[str | None, ...], tuple[int, Decimal | None]]()
+    for values, found in (_group(one, column, by) for one in said["groups"]):
+        if values in groups:
+            of = " ".join(f"{name} {value}" for name, value in zip(by, values, strict=True)) or "all rows"
+            raise ValueError(f"it says the total of {column} of {of} more than once")
+        groups[values] = found
+    return PromisedTotal(column, by, groups)
 
 
 def _group(
     said: Mapping[str, Any], column: str, by: Sequence[str]
 ) -> tuple[tuple[str | None, ...], tuple[int, Decimal | None]]:
     values = tuple(None if said[name] is None else str(said[name]) for name in by)
-    number = said[column]
-    return values, (int(said[_ROWS]), None if number in (None, "") else Decimal(str(number)))
+    number, rows = said[column], _number(said, _ROWS)
+    if rows is None:
+        raise KeyError(_ROWS)
+    return values, (rows, None if number in (None, "") else Decimal(str(number)))

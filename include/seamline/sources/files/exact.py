@@ -1,20 +1,16 @@
-"""Whether a value of a column is the very one that the file holds. Pure.
-
-A number with a point is taken where the column's own number, written with as many digits, is the same: 0.1 is a float,
-and 16777217 is none.
-"""
-
-import re
-from decimal import Decimal, InvalidOperation
+"""Whether a value of a column is the very one that the file holds. Pure."""
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Column, Kind
+from seamline.domain.written_numbers import is_written
 
 _REALS = (Kind.FLOAT, Kind.DOUBLE)
 _MOMENTS = (Kind.DATETIME, Kind.INSTANT, Kind.TIME, Kind.TIME_OF_DAY)
-_NO_FINITE_NUMBER = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+_WHOLE = (Kind.INTEGER, Kind.UNSIGNED, Kind.BITS, Kind.YEAR)
+# What Arrow makes of other types with less than they hold: of a moment its date, of 2 the word `true`.
+_CUT = (*_REALS, Kind.DECIMAL, Kind.BOOLEAN, Kind.DATE)
 # So many digits come back from any number of these sizes, the smallest of which has all its digits.
 _DIGITS = {Kind.FLOAT: 6, Kind.DOUBLE: 15}
 _SMALLEST = {Kind.FLOAT: 2.0**-126, Kind.DOUBLE: 2.0**-1022}
@@ -27,11 +23,30 @@ class Inexact(ValueError):
 
 def require_exact(column: Column, given: pa.Array, values: pa.Array) -> None:
     """`given`: as the file has them; `values`: of the column. Inexact: one of them would be rounded."""
-    if column.kind in _REALS:
-        is_text = pa.types.is_string(given.type) or pa.types.is_large_string(given.type)
-        _require_written(column, given, values) if is_text else _require_same(column, given, values)
-    elif column.kind in _MOMENTS:
+    if column.kind in _MOMENTS:
         _require_fraction(column, values)
+    elif not is_text(given.type):
+        _require_same(column, given, values)
+    elif column.kind in _REALS:
+        _require_written(column, given, values)
+
+
+def is_text(of: pa.DataType) -> bool:
+    return pa.types.is_string(of) or pa.types.is_large_string(of)
+
+
+def require_digits(column: Column, texts: pa.Array) -> None:
+    """ValueError: a whole number is written otherwise than in decimal digits. Arrow takes 0xFF, and makes -1 of it."""
+    if column.kind in _WHOLE and any(pc.any(pc.match_substring(texts, letter)).as_py() for letter in "xX"):
+        raise ValueError("a number is not in decimal digits")
+
+
+def require_unit(column: Column, of: pa.DataType) -> None:
+    """Inexact: the type of the file's values leaves open which dates or moments they are."""
+    if column.kind in (Kind.DATE, Kind.DATETIME) and pa.types.is_timestamp(of) and of.tz is not None:
+        raise Inexact("which has a zone: declare it as instant")
+    if column.kind in (Kind.DATE, Kind.DATETIME, Kind.INSTANT) and pa.types.is_integer(of):
+        raise Inexact("which is a number without a unit")
 
 
 def _require_written(column: Column, texts: pa.Array, values: pa.Array) -> None:
@@ -43,21 +58,13 @@ def _require_written(column: Column, texts: pa.Array, values: pa.Array) -> None:
     open_ones = pc.and_(pc.invert(is_plain), pc.not_equal(texts, values.cast(texts.type)))
     chosen = pc.fill_null(open_ones, fill_value=False)
     for text, value in zip(texts.filter(chosen).to_pylist(), values.filter(chosen).to_pylist(), strict=True):
-        if not _is_written(text, value):
+        if not is_written(text, value):
             raise Inexact(f"which a {column.source_type} would hold as {value}")
 
 
-def _is_written(text: str, value: float) -> bool:
-    if _NO_FINITE_NUMBER.fullmatch(text):
-        return True
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return False
-    return Decimal(format(value, f".{len(number.as_tuple().digits)}g")) == number
-
-
 def _require_same(column: Column, given: pa.Array, values: pa.Array) -> None:
+    if column.kind not in _CUT or pa.types.is_null(given.type):
+        return
     back = values.cast(given.type, safe=False)
     differs = pc.fill_null(pc.not_equal(back, given), fill_value=False)
     if pa.types.is_floating(given.type):

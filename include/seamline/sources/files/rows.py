@@ -3,7 +3,7 @@
 import csv
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +13,12 @@ import pyarrow.parquet as pq
 from seamline.domain.catalogue import TEXTS, Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.files.csv_file import text_batches
-from seamline.files.dialect import PARQUET, Dialect
-from seamline.sources.files.exact import Inexact, require_exact
+from seamline.files.dialect import MARK, PARQUET, Dialect, lost_letter
+from seamline.sources.files.exact import Inexact, is_text, require_digits, require_exact, require_unit
 from seamline.sources.files.layout import TableLayout
 from seamline.values.arrow import TEXT, arrow_type, schema_of
 from seamline.values.plain_texts import values_of
 
-_BOM = b"\xef\xbb\xbf"
 _SHOWN_MAX = 60
 _BATCH_ROWS = 65_536
 _OF_DAY = pa.time64("us")
@@ -91,7 +90,8 @@ def _between(path: Path, table: Table, form: Form) -> _Between:
     if content.size and content.slice(content.size - 1).to_pybytes() != b"\n":
         raise Wrong("ends in the middle of a line: it was cut off, or is still being written")
     head = content.slice(0, min(content.size, _RECORD_BYTES_MAX)).to_pybytes()
-    at = len(_BOM) if dialect.encoding == "utf-8" and head.startswith(_BOM) else 0
+    mark = b"" if lost_letter(MARK, dialect.encoding) else MARK.encode(dialect.encoding)
+    at = len(mark) if head.startswith(mark) else 0
     header, names, trailer = list[str](), list[str](), list[str]()
     if form.table.header:
         header, at = _line(head, at, "record in its first line", dialect)
@@ -155,7 +155,8 @@ def _of_parquet(path: Path, table: Table) -> Iterator[pa.RecordBatch]:
 
 def _typed(table: Table, given: pa.RecordBatch, forms: Mapping[str, str], first: int) -> pa.RecordBatch:
     """`first`: the number of its first row in the file."""
-    arrays = [_column(column, given.column(column.name), forms.get(column.name, ""), first) for column in table.columns]
+    columns = [replace(one, nullable=one.nullable and one.name not in table.key) for one in table.columns]
+    arrays = [_column(column, given.column(column.name), forms.get(column.name, ""), first) for column in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
 
 
@@ -180,7 +181,9 @@ def _column(column: Column, given: pa.Array, form: str, first: int) -> pa.Array:
 
 
 def _values(column: Column, given: pa.Array, form: str) -> pa.Array:
-    """Inexact: one of them would be rounded. Others of `_read`."""
+    """Inexact: one of them would be rounded, or guessed. Others of `_read`."""
+    if pa.types.is_dictionary(given.type):
+        given = given.dictionary_decode()
     values = _read(column, given, form)
     require_exact(column, given, values)
     return values
@@ -188,9 +191,11 @@ def _values(column: Column, given: pa.Array, form: str) -> pa.Array:
 
 def _read(column: Column, given: pa.Array, form: str) -> pa.Array:
     """pa.ArrowException, ValueError or SchemaConflict: one of them is no value of the column."""
-    if pa.types.is_string(given.type) or pa.types.is_large_string(given.type):
+    if is_text(given.type):
         texts = given.cast(TEXT)
+        require_digits(column, texts)
         return _of_form(column, texts, form) if form else values_of(column, texts)
+    require_unit(column, given.type)
     of = arrow_type(column)
     if column.kind in (Kind.TIME, Kind.TIME_OF_DAY):
         numbers = given if pa.types.is_integer(given.type) else given.cast(_OF_DAY).cast(pa.int64())

@@ -12,11 +12,11 @@ from seamline.adapters.connections import resolve
 from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, client_settings, translated
 from seamline.adapters.kafka.topics import CaptureTopics
 from seamline.domain.errors import ConfigError
+from seamline.domain.exact_json import parsed
 from seamline.sources.kafka.layout import DEBEZIUM
 from seamline.sources.kafka.newest import newest
 from seamline.sources.kafka.rows import OF_REGISTRY
 from seamline.sources.kafka.schemas import SaidColumn, columns_in, fields_of
-from seamline.sources.kafka.texts import parsed
 from seamline.spec.fields import is_sql_name
 from seamline.spec.written import text
 

@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import orjson
 
 from seamline.domain.catalogue import Column
+from seamline.domain.exact_json import parsed
 from seamline.sources.kafka.layout import TopicTable
-from seamline.sources.kafka.texts import parsed, text_of
+from seamline.sources.kafka.texts import text_of
 
 Fields = Mapping[str, Any]
 JSON_ALONE = "topics are read as JSON alone: a topic of Avro or Protobuf needs a copy that is JSON"

@@ -1,19 +1,22 @@
 """Values of messages as plain texts (`values.plain_texts`), exact or refused. Pure.
 
-JSON is read with its decimals as `Decimal`: no number goes by way of a float unless its column is one.
+JSON is read with its decimals as `Decimal` (`domain.exact_json`): no number goes by way of a float unless its column is
+one.
 """
 
 import json
 import math
 import re
+import struct
 from base64 import b64decode
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from decimal import Context, Decimal
-from typing import Any, NoReturn
+from typing import Any
 from uuid import UUID
 
 from seamline.domain.catalogue import Column, Kind
+from seamline.domain.written_numbers import is_no_finite_number, is_written
 
 # The forms that a column of a kind may be declared in.
 FORMS: Mapping[Kind, tuple[str, ...]] = {
@@ -30,19 +33,13 @@ _DAY_MS = 86_400_000
 _WHOLE = re.compile(r"-?[0-9]+")
 # `Decimal` and `float` take more than numbers: `1_000`, and the digits of other scripts.
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
-_NO_FINITE_NUMBER = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _FRACTION = re.compile(r"[.,]([0-9]+)")
-_TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?")
+_TIME = re.compile(r"([0-9]{2}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,9}))?")
 _DIGITS = 6
 _HOURS = 24
 _UNSIGNED_END = 2**64
 # More digits than any decimal has here: nothing is rounded while it is looked at.
 _EXACT = Context(prec=400)
-
-
-def parsed(text: str) -> Any:
-    """ValueError: it is no JSON."""
-    return json.loads(text, parse_float=Decimal, parse_constant=_no_number)
 
 
 def text_of(column: Column, value: Any, form: str = "") -> str | None:
@@ -55,10 +52,6 @@ def text_of(column: Column, value: Any, form: str = "") -> str | None:
     if read is None:
         raise ValueError(f"is {column.source_type}, which no message holds")
     return read(column, value, form)
-
-
-def _no_number(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no number of JSON")
 
 
 def _not(column: Column, value: Any, more: str = "") -> ValueError:
@@ -117,13 +110,25 @@ def _unscaled(text: str, scale: int) -> Decimal:
 def _real(column: Column, value: Any, _: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise _not(column, value)
-    is_word = isinstance(value, str) and _NO_FINITE_NUMBER.fullmatch(value) is not None
+    is_word = isinstance(value, str) and is_no_finite_number(value)
     if isinstance(value, str) and not is_word and not _NUMBER.fullmatch(value):
         raise _not(column, value)
     found = float(value)
+    if column.kind is Kind.FLOAT and math.isfinite(found):
+        found = _of_32_bits(found)
     if not math.isfinite(found) and not is_word:
         raise _not(column, value, ": too large")
+    if not is_written(str(value), found):
+        raise _not(column, value, f": it would be {found!r}")
     return repr(found)
+
+
+def _of_32_bits(number: float) -> float:
+    """As a column of 32 bits holds it; infinite where it is too large."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return math.inf
 
 
 def _truth(column: Column, value: Any, _: str) -> str:
@@ -137,6 +142,9 @@ def _truth(column: Column, value: Any, _: str) -> str:
 def _letters(column: Column, value: Any, _: str) -> str:
     if not isinstance(value, str):
         raise _not(column, value)
+    if column.kind is Kind.CHAR:
+        # Blanks behind it carry no meaning, and rows are known by the text of their key.
+        value = value.rstrip(" ")
     if column.length and len(value) > column.length:
         raise _not(column, value, f": {len(value)} letters")
     return value

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping
 
+from seamline.domain.exact_json import parsed
 from seamline.sources.kafka.layout import TopicTable
 from seamline.sources.kafka.rows import Fields, Given, Said, gone, gone_by_key, object_in, stands
-from seamline.sources.kafka.texts import parsed
 
 # The header by which a destination of kind kafka says that a copy of a row without a key goes.
 _OP, _GOES = "op", "d"
