@@ -53,6 +53,8 @@ def test_a_type_that_is_exact_has_its_kind(one: dict[str, Any], kind: Kind, fact
         (found(92, "TIME", 8), "java.sql.Types 92"),
         (found(-2, "UUID", 16), "type UUID"),
         (found(1111, "GEOMETRY"), "type GEOMETRY"),
+        # As H2 says it: the scale is that of each value.
+        (found(3, "DECFLOAT", 20, 0), "type DECFLOAT"),
     ],
 )
 def test_every_other_type_is_refused_by_its_name(one: dict[str, Any], why: str) -> None:

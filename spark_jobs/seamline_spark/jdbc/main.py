@@ -6,10 +6,11 @@
 | `{"tables": <schema>}` | `{"ok": [<name>]}` |
 | `{"columns": [<schema>, <table>]}` | `{"ok": {"columns": [...], "key": [...]}}` |
 | `{"begin": <query>}` | `{"ok": null}`: the snapshot stands |
-| `{"read": <query>}` | `{"ok": null}`, and behind it the rows as one stream of Arrow |
+| `{"read": <query>}` | `{"ok": null}`, a stream of Arrow with the rows, `{"ok": <their number>}` |
 
-`{"error": <text>, "state": <SQLSTATE or null>}` where it failed. An error amid a stream ends the process: the stream
-has no end then. Values of the connection come by that input alone; none of them is printed.
+`{"error": <text>, "state": <SQLSTATE or null>}` where it failed; also behind a stream, which ends early then. A stream
+of Arrow that is cut off between two batches is as good as a whole one, so the number behind it says that it is whole.
+Values of the connection come by that input alone; none of them is printed.
 """
 
 import json
@@ -79,14 +80,13 @@ def _stream(database: Database, query: str, answers: IO[bytes]) -> None:
     batches = database.batches(query)
     first = next(batches)
     _say(answers, ok=None)
-    try:
-        with pa.ipc.new_stream(answers, first.schema) as stream:
-            stream.write_batch(first)
-            for batch in batches:
-                stream.write_batch(batch)
-    except Py4JError as exc:
-        sys.stderr.write(f"{_in_words(exc)}\n")
-        os._exit(1)
+    rows = first.num_rows
+    with pa.ipc.new_stream(answers, first.schema) as stream:
+        stream.write_batch(first)
+        for batch in batches:
+            stream.write_batch(batch)
+            rows += batch.num_rows
+    _say(answers, ok=rows)
 
 
 def _say(answers: IO[bytes], **said: Any) -> None:

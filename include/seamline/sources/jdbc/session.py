@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from seamline import settings
 from seamline.adapters.connections import Connection
-from seamline.domain.errors import ConfigError, Refused, TransientError
+from seamline.domain.errors import ConfigError, InvariantViolated, Refused, TransientError
 
 _JOB = "spark_jobs/jdbc_reader.py"
 _ENDS_WITHIN_S = 20
@@ -71,13 +71,17 @@ class JdbcSession:
 
     def ask(self, what: str, about: Any) -> Any:
         """TransientError with the driver's words; ConfigError where these are that no such login is let in."""
-        for _ in self._unread or ():
+        unread, self._unread = self._unread, None
+        for _ in unread or ():
             pass
-        self._unread = None
         asking, answers = self._pipes()
-        try:
+        with suppress(OSError):
             asking.write(json.dumps({what: about}).encode() + b"\n")
             asking.flush()
+        return self._answer(answers)
+
+    def _answer(self, answers: IO[bytes]) -> Any:
+        try:
             line = answers.readline()
         except OSError:
             line = b""
@@ -98,20 +102,32 @@ class JdbcSession:
         self.ask("begin", first)
 
     def batches(self, query: str) -> Iterator[pa.RecordBatch]:
-        """The rows as Spark converts them. What was left of another query is passed over."""
+        """The rows as Spark converts them. What was left of another query is passed over: InvariantViolated where
+        somebody still wants it."""
         self.ask("read", query)
         _, answers = self._pipes()
-        self._unread = self._stream(answers)
+        self._unread = mine = self._stream(answers)
         # By hand: who ends this early must not end the stream, whose rest is still to be read.
-        for batch in self._unread:  # noqa: UP028
+        while True:
+            if self._unread is not mine:
+                raise InvariantViolated(f"a read of {self.product} was given up for another one, and is read on")
+            batch = next(mine, None)
+            if batch is None:
+                return
             yield batch
 
     def _stream(self, answers: IO[bytes]) -> Iterator[pa.RecordBatch]:
+        """TransientError: it is not whole. By Arrow's own rules one that is cut off between two batches is."""
+        rows = 0
         try:
             with pa.ipc.open_stream(answers) as stream:
-                yield from stream
+                for batch in stream:
+                    rows += batch.num_rows
+                    yield batch
         except (OSError, pa.ArrowInvalid) as exc:
             raise self._lost() from exc
+        if self._answer(answers) != rows:
+            raise self._lost()
 
     def close(self) -> None:
         """Ends the transaction, and the process."""

@@ -41,7 +41,7 @@ _WIDTHS = {93: 20, 2014: 26}
 # Spark has no more digits, and neither form has finer moments.
 _DIGITS_MAX, _FRACTION_MAX = 38, 6
 # Of these the number of the type says too little.
-_OTHERWISE = ("UUID", "VARCHAR_IGNORECASE", "JSON", "GEOMETRY", "INTERVAL", "ROWID")
+_OTHERWISE = ("DECFLOAT", "UUID", "VARCHAR_IGNORECASE", "JSON", "GEOMETRY", "INTERVAL", "ROWID")
 _TEXT_OF = frozenset({Kind.DATE, Kind.DATETIME, Kind.INSTANT})
 _DATE, _MOMENT = r"^\d{4}-\d\d-\d\d$", r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d{1,6})?"
 _FORMS = {Kind.DATE: _DATE, Kind.DATETIME: f"{_MOMENT}$", Kind.INSTANT: rf"{_MOMENT}[+-]\d{{1,2}}(:?\d\d)?$"}
