@@ -1,6 +1,7 @@
 """Files whose values could only be guessed, rounded or cut are refused by row and column."""
 
-from datetime import UTC, date, datetime
+import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,14 @@ import pytest
 
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.column_types import column_of
+from seamline.domain.errors import GateFailed
 from seamline.files.dialect import CSV, PARQUET, Dialect
 from seamline.sources.files.layout import TableLayout
+from seamline.sources.files.reading import held
 from seamline.sources.files.rows import Form, Wrong, rows_of
+from seamline.sources.files.source import FilesSource as OpenedFiles
+from tests.unit.test_files_source import DAY, declared, planned
 
-DAY = date(2026, 11, 27)
 NOON = datetime.fromisoformat("2026-11-27 12:00")
 
 
@@ -132,3 +136,57 @@ def test_a_key_holds_no_null_also_where_a_control_file_lets_it(tmp_path: Path) -
     (tmp_path / "a.csv").write_text("a,b\n1,x\n,y\n")
     with pytest.raises(Wrong, match="has in row 2 no a, and it must have one"):
         read(tmp_path / "a.csv", table, Form(CSV, Dialect(), TableLayout("t")))
+
+
+@pytest.mark.parametrize("text", ["abc", "1e3", "007", "1.", "", "+1"])
+def test_a_number_without_declared_digits_is_a_number(text: str, tmp_path: Path) -> None:
+    """As the control file describes PostgreSQL's `numeric`: it stays a text all the way."""
+    table = Table("t", (Column("a", Kind.DECIMAL, "numeric"),))
+    form = Form(CSV, Dialect(), TableLayout("t"))
+    (tmp_path / "a.csv").write_text("a\n-12345678901234567890.50\nNaN\n\n-Infinity\n0\n")
+    assert [row["a"] for row in read(tmp_path / "a.csv", table, form)] == [
+        "-12345678901234567890.50", "NaN", None, "-Infinity", "0"
+    ]  # fmt: skip
+    (tmp_path / "a.csv").write_text(f'a\n1\n"{text}"\n')
+    with pytest.raises(Wrong, match="has in row 2 the a '.*', which is no numeric"):
+        read(tmp_path / "a.csv", table, form)
+
+
+def delivered(path: Path, folder: str, content: str, **promised: Any) -> Any:
+    """A source of one table of column `a` and its delivery of the day, open."""
+    (path / folder).mkdir(parents=True)
+    (path / folder / "t.csv").write_text(content)
+    (path / folder / "control.json").write_text(
+        json.dumps({"tables": [{"table": "t", "files": [{"name": "t.csv"}], **promised}]})
+    )
+    (path / folder / "_SUCCESS").touch()
+    column = {"name": "a", "type": "bigint"}
+    source = planned(
+        declared(location=str(path), delivery="{date}/v{version}", tables=[{"table": "t", "columns": [column]}])
+    )
+    return held(source, DAY, OpenedFiles(source).catalogue(["t"]))
+
+
+@pytest.mark.parametrize("promised", [0, "0.00", None, ""])
+@pytest.mark.parametrize(("content", "rows"), [("a\n", 0), ("a\n\n", 1)])
+def test_the_sum_of_no_value_is_nothing_or_0(promised: object, content: str, rows: int, tmp_path: Path) -> None:
+    total = {"sum": "a", "groups": [{"rows": rows, "a": promised}]}
+    with delivered(tmp_path, f"{DAY}/v1", content, totals=[total]) as found:
+        assert found.tables["t"].rows == rows
+
+
+def test_a_sum_of_0_is_not_that_of_other_rows(tmp_path: Path) -> None:
+    total = {"sum": "a", "groups": [{"rows": 1, "a": 0}]}
+    with (
+        pytest.raises(GateFailed, match="adds up a to nothing in 0 rows, and its control file says 0 in 1 rows"),
+        delivered(tmp_path, f"{DAY}/v1", "a\n", totals=[total]),
+    ):
+        pass
+
+
+def test_a_version_with_zeros_in_front_is_named_and_not_waited_for(tmp_path: Path) -> None:
+    with (
+        pytest.raises(GateFailed, match="folder v01 has a version that is written as 01, and 1 is expected"),
+        delivered(tmp_path, f"{DAY}/v01", "a\n1\n", rows=1),
+    ):
+        pass

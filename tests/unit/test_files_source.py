@@ -145,6 +145,12 @@ def test_a_position_covers_itself_and_no_other_delivery() -> None:
     assert str(one) == "delivery of 2026-11-27 version 1, sha256 aaaaaaaaaaaa"
 
 
+def described(columns: list[str], **more: Any) -> bytes:
+    """A control file of a table of these columns."""
+    of_columns = [{"name": name, "kind": "integer", "source_type": "bigint", "length": 64} for name in columns]
+    return json.dumps({"tables": [{"table": "t", "files": [], "columns": of_columns, **more}]}).encode()
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [
@@ -163,6 +169,10 @@ def test_a_position_covers_itself_and_no_other_delivery() -> None:
             b' [{"c": "CNY", "rows": 1, "b": "2"}, {"c": "CNY", "rows": 3, "b": "4"}]}]}]}',
             "it says the total of b of c CNY more than once",
         ),
+        (described(["id", "id"]), "the columns of t are 'id', 'id': each has a name of its own"),
+        (described([""]), "the columns of t are '': each has a name of its own"),
+        (described(["id"], key=["no"]), "names no, which is no column of it"),
+        (described(["id"], totals=[{"sum": "id", "by": ["no"], "groups": []}]), "names no, which is no column of it"),
         (b'{"tables": [{"table": "a", "files": []}, {"table": "a", "files": []}]}', "names table a more than once"),
         (b'{"tables": [{"table": "a", "files": [{"name": "x"}, {"name": "./x"}]}]}', "names file x more than once"),
         (

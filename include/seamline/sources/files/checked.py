@@ -25,6 +25,8 @@ from seamline.values.totals import GroupTotals
 _ADDED = frozenset({Kind.INTEGER, Kind.UNSIGNED, Kind.DECIMAL})
 # So many faults stand in one message; the first ones are the cause of the others.
 _NAMED_MAX = 10
+# Rows and their sum; None of no value at all.
+_Total = tuple[int, Decimal | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,12 +175,17 @@ class _Sum:
         found = {tuple(map(ungrouped, group)): one for group, one in self._totals.found().items()}
         for group in sorted({*found, *self._promised.groups}, key=repr):
             there, promised = found.get(group, (0, None)), self._promised.groups.get(group, (0, None))
-            if there != promised:
+            if not _is_promised(there, promised):
                 of = " ".join(f"{name} {value}" for name, value in zip(self._promised.by, group, strict=True))
                 yield (
                     f"table {self._table.name}{f', {of},' if of else ''} adds up {self._promised.sum} to"
                     f" {_shown(there)}, and its control file says {_shown(promised)}"
                 )
+
+
+def _is_promised(there: _Total, promised: _Total) -> bool:
+    """The sum of no value is nothing, or 0."""
+    return there == promised or (there[0] == promised[0] and there[1] is None and promised[1] == 0)
 
 
 class _Keys:
@@ -202,6 +209,6 @@ class _Keys:
             )
 
 
-def _shown(total: tuple[int, Decimal | None]) -> str:
+def _shown(total: _Total) -> str:
     rows, number = total
     return f"{'nothing' if number is None else f'{number:f}'} in {rows} rows"

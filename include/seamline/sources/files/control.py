@@ -87,10 +87,19 @@ def _table(said: Mapping[str, Any]) -> PromisedTable:
         tuple(_file(one) for one in said["files"]),
         _number(said, _ROWS),
         tuple(_total(one) for one in said.get("totals") or ()),
-        table_from_json({"name": said["table"], "key": said.get("key") or (), "columns": said["columns"]})
-        if said.get("columns")
-        else None,
+        _definition(said) if said.get("columns") else None,
     )
+
+
+def _definition(said: Mapping[str, Any]) -> Table:
+    found = table_from_json({"name": said["table"], "key": said.get("key") or (), "columns": said["columns"]})
+    names = [column.name for column in found.columns]
+    named = {*found.key, *(one for total in said.get("totals") or () for one in total.get("by") or ())}
+    if len(names) != len(set(names)) or not all(names):
+        raise ValueError(f"the columns of {found.name} are {', '.join(map(repr, names))}: each has a name of its own")
+    if unknown := sorted(named - set(names)):
+        raise ValueError(f"the key or a total of {found.name} names {', '.join(unknown)}, which is no column of it")
+    return found
 
 
 def _name_of_table(said: Any) -> str:

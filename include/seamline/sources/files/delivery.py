@@ -58,14 +58,23 @@ def find(store: Store, layout: Layout, business_date: date, tables: Collection[s
 
 
 def versions(store: Store, layout: Layout, business_date: date) -> Sequence[int]:
-    """Of the deliveries of a date, flagged or not, the greatest first. (0,) where they have none."""
+    """Of the deliveries of a date, flagged or not, the greatest first. (0,) where they have none.
+
+    GateFailed: a version is not written as a number is, so that no path leads to it.
+    """
     if not layout.has_versions:
         return (0,)
     parent, _, last = layout.delivery.rpartition("/")
     wanted = patterns.numbered(last, business_date)
     names = store.names(patterns.filled(parent, business_date=business_date))
-    found = (wanted.fullmatch(name) for name in names)
-    return sorted({int(one[1]) for one in found if one}, reverse=True)
+    found = [one for one in map(wanted.fullmatch, names) if one]
+    for one in found:
+        if one[1] != str(int(one[1])):
+            raise GateFailed(
+                f"the folder {one[0]} has a version that is written as {one[1]}, and {int(one[1])} is expected",
+                hint="a version is a number without zeros in front: ask who delivers it to name the folder so",
+            )
+    return sorted({int(one[1]) for one in found}, reverse=True)
 
 
 def newest_control(store: Store, layout: Layout) -> tuple[str, Control] | None:

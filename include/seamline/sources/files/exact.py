@@ -5,6 +5,7 @@ import pyarrow.compute as pc
 
 from seamline.domain.catalogue import Column, Kind
 from seamline.domain.written_numbers import is_written
+from seamline.values.arrow import is_exact_text
 
 _REALS = (Kind.FLOAT, Kind.DOUBLE)
 _MOMENTS = (Kind.DATETIME, Kind.INSTANT, Kind.TIME, Kind.TIME_OF_DAY)
@@ -15,6 +16,8 @@ _CUT = (*_REALS, Kind.DECIMAL, Kind.BOOLEAN, Kind.DATE)
 _DIGITS = {Kind.FLOAT: 6, Kind.DOUBLE: 15}
 _SMALLEST = {Kind.FLOAT: 2.0**-126, Kind.DOUBLE: 2.0**-1022}
 _FRACTION = 6
+# As databases print a number without declared digits.
+_EXACT_NUMBER = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?|NaN|-?Infinity)$"
 
 
 class Inexact(ValueError):
@@ -32,13 +35,20 @@ def require_exact(column: Column, given: pa.Array, values: pa.Array) -> None:
 
 
 def is_text(of: pa.DataType) -> bool:
-    return pa.types.is_string(of) or pa.types.is_large_string(of)
+    return bool(pa.types.is_string(of) or pa.types.is_large_string(of))
 
 
-def require_digits(column: Column, texts: pa.Array) -> None:
-    """ValueError: a whole number is written otherwise than in decimal digits. Arrow takes 0xFF, and makes -1 of it."""
-    if column.kind in _WHOLE and any(pc.any(pc.match_substring(texts, letter)).as_py() for letter in "xX"):
-        raise ValueError("a number is not in decimal digits")
+def require_number(column: Column, texts: pa.Array) -> None:
+    """ValueError: a number is not written as one. Arrow takes 0xFF, and makes -1 of it; numbers that no Arrow number
+    holds stay their texts."""
+    if is_exact_text(column):
+        is_wrong = pc.any(pc.invert(pc.match_substring_regex(texts, _EXACT_NUMBER)))
+    elif column.kind in _WHOLE:
+        is_wrong = pc.or_(*(pc.any(pc.match_substring(texts, letter), min_count=0) for letter in "xX"))
+    else:
+        return
+    if is_wrong.as_py():
+        raise ValueError("a text is no number")
 
 
 def require_unit(column: Column, of: pa.DataType) -> None:

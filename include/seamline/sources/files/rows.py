@@ -14,7 +14,7 @@ from seamline.domain.catalogue import TEXTS, Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.files.csv_file import text_batches
 from seamline.files.dialect import MARK, PARQUET, Dialect, lost_letter
-from seamline.sources.files.exact import Inexact, is_text, require_digits, require_exact, require_unit
+from seamline.sources.files.exact import Inexact, is_text, require_exact, require_number, require_unit
 from seamline.sources.files.layout import TableLayout
 from seamline.values.arrow import TEXT, arrow_type, schema_of
 from seamline.values.plain_texts import values_of
@@ -193,7 +193,7 @@ def _read(column: Column, given: pa.Array, form: str) -> pa.Array:
     """pa.ArrowException, ValueError or SchemaConflict: one of them is no value of the column."""
     if is_text(given.type):
         texts = given.cast(TEXT)
-        require_digits(column, texts)
+        require_number(column, texts)
         return _of_form(column, texts, form) if form else values_of(column, texts)
     require_unit(column, given.type)
     of = arrow_type(column)

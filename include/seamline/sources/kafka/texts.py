@@ -142,12 +142,11 @@ def _truth(column: Column, value: Any, _: str) -> str:
 def _letters(column: Column, value: Any, _: str) -> str:
     if not isinstance(value, str):
         raise _not(column, value)
-    if column.kind is Kind.CHAR:
-        # Blanks behind it carry no meaning, and rows are known by the text of their key.
-        value = value.rstrip(" ")
-    if column.length and len(value) > column.length:
-        raise _not(column, value, f": {len(value)} letters")
-    return value
+    # Blanks behind a CHAR carry no meaning, and rows are known by the text of their key.
+    text = value.rstrip(" ") if column.kind is Kind.CHAR else value
+    if column.length and len(text) > column.length:
+        raise _not(column, value, f": {len(text)} letters")
+    return text
 
 
 def _bytes(column: Column, value: Any, form: str) -> str:
