@@ -177,6 +177,9 @@ def test_all_rows_of_a_flat_message_of_canals_are_taken_in_their_order() -> None
         ("TRUNCATE", "products", "TRUNCATE TABLE products", ["t"]),
         ("CREATE", "other", "CREATE TABLE other (id int)", []),
         ("CINDEX", "products", "CREATE INDEX a ON products (weight)", []),
+        ("DINDEX", "products", "DROP INDEX `PRIMARY` ON products", ["ddl"]),
+        ("QUERY", "", "ALTER TABLE inventory.products ADD COLUMN a int", ["ddl"]),
+        ("QUERY", "products", "GRANT SELECT ON products TO reader", []),
     ],
 )
 def test_a_statement_of_canals_concerns_the_tables_that_it_alters(

@@ -62,6 +62,7 @@ def test_a_value_is_taken_exactly(declared_type: str, value: Any, form: str, tex
         ("decimal(4,2)", Decimal(100), ""),
         ("decimal(10,2)", True, ""),
         ("decimal(10,2)", "BNI=", ""),
+        ("decimal(10,2)", "", "base64"),
         ("decimal(10,2)", "1_000", ""),
         ("decimal(10,2)", " 1", ""),
         ("decimal(10,2)", "١", ""),

@@ -102,7 +102,10 @@ def _decimal_in(column: Column, value: Any, form: str) -> Decimal:
 
 
 def _unscaled(text: str, scale: int) -> Decimal:
-    number = int.from_bytes(b64decode(text, validate=True), "big", signed=True)
+    content = b64decode(text, validate=True)
+    if not content:
+        raise ValueError("holds no byte of a number")
+    number = int.from_bytes(content, "big", signed=True)
     digits = tuple(map(int, str(abs(number))))
     return Decimal((number < 0, digits, -scale))
 

@@ -60,12 +60,13 @@ def _statement(kind: str, message: Fields, topic: SharedTopic) -> Iterator[Said]
     if dropped := dropped_database(sql):
         yield from (Said(ALTERS, one.definition.name, statement=sql) for one in topic.of_database(dropped))
         return
-    # A rename may name the table by its new name alone.
-    places = {named, *(f"{database or message['database']}.{one}" for database, one in altered_tables(sql))}
-    found = {one.definition.name for one in map(topic.named, sorted(places)) if one is not None}
-    # An index changes no value.
+    # A rename may name the table by its new name alone, and Canal calls what it cannot read QUERY.
+    places = {f"{database or message['database']}.{one}" for database, one in altered_tables(sql)}
+    # An index changes no value, unless it is the primary key that goes.
     if kind not in ("CINDEX", "DINDEX", "QUERY"):
-        yield from (Said(ALTERS, name, statement=sql) for name in sorted(found))
+        places.add(named)
+    found = {one.definition.name for one in map(topic.named, sorted(places)) if one is not None}
+    yield from (Said(ALTERS, name, statement=sql) for name in sorted(found))
 
 
 def _row(found: object) -> Fields:
