@@ -82,6 +82,8 @@ def test_a_value_is_taken_in_each_of_its_writings(declared_as: str, text: str, v
         ("decimal(18,2)", pa.array([Decimal("0.125")]), "which is no decimal"),
         ("boolean", pa.array([2]), "'2', which a boolean would round"),
         ("integer", pa.array([2**31]), "which is no integer"),
+        ("date", pa.array([2**60], pa.timestamp("us")), "'1152921504606846976', which a date would round"),
+        ("datetime", pa.array([2**60], pa.timestamp("ms")), "'1152921504606846976', which is no datetime"),
         ("text", pa.array([{"b": 1}]), "which is no text"),
         ("text", pa.array([[1]]), "which is no text"),
     ],
@@ -190,3 +192,20 @@ def test_a_version_with_zeros_in_front_is_named_and_not_waited_for(tmp_path: Pat
         delivered(tmp_path, f"{DAY}/v01", "a\n1\n", rows=1),
     ):
         pass
+
+
+def test_a_first_line_that_is_no_csv_is_said_as_that(tmp_path: Path) -> None:
+    with pytest.raises(Wrong, match="has a line with the names of columns that cannot be read as CSV: new-line"):
+        of_csv(tmp_path, "text", b"a\rb\nx\n")
+
+
+def test_a_damaged_page_of_a_parquet_file_is_noticed_by_its_checksum(tmp_path: Path) -> None:
+    values = pa.array(range(1000))
+    pq.write_table(pa.table({"a": values}), tmp_path / "a.parquet", write_page_checksum=True, use_dictionary=False)
+    content = bytearray((tmp_path / "a.parquet").read_bytes())
+    content[len(content) // 4] ^= 1
+    (tmp_path / "a.parquet").write_bytes(content)
+    with pytest.raises(Wrong, match="cannot be read as Parquet"):
+        read(
+            tmp_path / "a.parquet", Table("t", (column_of("a", "bigint"),)), Form(PARQUET, Dialect(), TableLayout("t"))
+        )

@@ -22,6 +22,7 @@ from seamline.values.plain_texts import values_of
 _SHOWN_MAX = 60
 _BATCH_ROWS = 65_536
 _OF_DAY = pa.time64("us")
+_NUMBERS = {32: pa.int32(), 64: pa.int64()}
 # Longer than any line of names.
 _RECORD_BYTES_MAX = 2**20
 
@@ -123,7 +124,10 @@ def _line(content: bytes, at: int, what: str, dialect: Dialect) -> tuple[list[st
         text = content[at:end].decode(dialect.encoding)
     except UnicodeDecodeError as exc:
         raise Wrong(f"has a {what} that is no {dialect.encoding}: {exc}") from exc
-    return next(csv.reader(io.StringIO(text.rstrip("\r\n")), delimiter=dialect.delimiter), []), end
+    try:
+        return next(csv.reader(io.StringIO(text.rstrip("\r\n")), delimiter=dialect.delimiter), []), end
+    except csv.Error as exc:
+        raise Wrong(f"has a {what} that cannot be read as CSV: {exc}") from exc
 
 
 def _require_names(names: Sequence[str], table: Table) -> None:
@@ -140,12 +144,15 @@ def _require_names(names: Sequence[str], table: Table) -> None:
 
 def _of_parquet(path: Path, table: Table) -> Iterator[pa.RecordBatch]:
     try:
-        with pq.ParquetFile(path) as file:
+        # Checksums of pages are looked at where the writer has made them.
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
             _require_names(file.schema_arrow.names, table)
-            first = 1
+            first, said = 1, file.metadata.num_rows
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
                 yield _typed(table, batch, {}, first)
                 first += batch.num_rows
+            if first - 1 != said:
+                raise Wrong(f"has {first - 1} rows, and its end says {said}")
     except (pa.ArrowInvalid, OSError) as exc:
         raise Wrong(f"cannot be read as Parquet: {_shortened(exc)}") from exc
 
@@ -222,7 +229,11 @@ def _first_wrong(column: Column, given: pa.Array, form: str) -> tuple[int, str]:
             high = middle
         else:
             low = middle
-    return low, str(given[low].as_py())[:_SHOWN_MAX]
+    try:
+        return low, str(given[low].as_py())[:_SHOWN_MAX]
+    except (ValueError, OverflowError):
+        # Dates that Python does not have.
+        return low, str(given[low : low + 1].view(_NUMBERS[given.type.bit_width])[0])
 
 
 def _shortened(exc: Exception) -> str:
