@@ -126,9 +126,11 @@ def _file(said: Mapping[str, Any]) -> PromisedFile:
 
 def _name(said: Any) -> str:
     """Whoever delivers files names no others."""
-    if not isinstance(said, str) or not said or said.startswith("/") or ".." in said.split("/"):
+    name = said if isinstance(said, str) and said.isprintable() else ""
+    parts = PurePosixPath(name).parts
+    if not parts or name.startswith("/") or ".." in parts:
         raise ValueError(f"{said!r} is no name of a file of the delivery")
-    return said
+    return name
 
 
 def _total(said: Mapping[str, Any]) -> PromisedTotal:
