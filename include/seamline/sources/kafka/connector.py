@@ -18,7 +18,7 @@ class TopicsConnector:
     """`kinds.source.ConnectorKind`."""
 
     plugin = "seamline.connect.TopicsConnector"
-    tested_versions = ("seamline-1",)
+    tested_versions = ("seamline-2",)
     keeps_schema_history = False
 
     def settings(

@@ -13,7 +13,7 @@ import org.apache.kafka.connect.source.SourceConnector;
  */
 public class TopicsConnector extends SourceConnector {
 
-    static final String OWN = "seamline-1";
+    static final String OWN = "seamline-2";
 
     private Map<String, String> settings;
 
