@@ -352,6 +352,24 @@ def test_of_a_table_without_a_key_each_plain_message_adds_a_row() -> None:
         said(NOTE, None)
 
 
+@pytest.mark.parametrize("yes, no", [("true", "false"), (True, False)])
+def test_a_flattened_row_of_debeziums_goes_where_its_field_says_so(yes: object, no: object) -> None:
+    """It was passed over, with the row as its last value: the topic's fold agreed, and the comparison too."""
+    (stands,) = said(RATE, {"currency": "EUR", "rate": 7, "__deleted": no})
+    assert (stands.op, image(stands.after)) == ("u", {"currency": "EUR", "rate": "7.000000000000"})
+    for table in (RATE, {**RATE, "ignored": ["__deleted"]}):
+        (goes,) = said(table, {"currency": "EUR", "rate": None, "__deleted": yes})
+        assert (goes.op, goes.key) == ("d", stands.key)
+    (added,) = said(NOTE, {"number": 1, "text": "x", "__deleted": no})
+    (gone,) = said(NOTE, {"number": 1, "text": "x", "__deleted": yes})
+    assert (gone.op, gone.before) == ("d", added.after)
+    with pytest.raises(LogCorrupted, match="__deleted is 'perhaps', which is neither true nor false"):
+        said(RATE, {"currency": "EUR", "rate": 7, "__deleted": "perhaps"})
+    own = {**NOTE, "columns": [*NOTE["columns"], {"name": "__deleted", "type": "text"}]}
+    (kept,) = said(own, {"number": 1, "text": "x", "__deleted": "true"})
+    assert (kept.op, image(kept.after)["__deleted"]) == ("c", "true")
+
+
 def test_fields_are_left_out_or_passed_over_only_where_that_is_declared() -> None:
     lenient = {**NOTE, "absent": "null", "ignored": ["by"]}
     (one,) = said(lenient, '{"number":1,"by":"me"}')
