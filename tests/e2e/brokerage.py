@@ -26,7 +26,15 @@ SYNC, DATABASE = "brokerage", "broker"
 LATE = "brokerage_archive"
 TABLES = ("account", "trade", "fill", "access_audit", "system_date")
 DATED = ("trade", "fill")
-TODAY = datetime.now(ZoneInfo("Asia/Shanghai")).date()
+
+
+def _zone_by_day() -> str:
+    """One in which this is no hour near midnight: the night of a date that ends meanwhile would be the next one."""
+    return "Asia/Shanghai" if 2 <= datetime.now(ZoneInfo("Asia/Shanghai")).hour < 20 else "America/Bogota"
+
+
+ZONE = _zone_by_day()
+TODAY = datetime.now(ZoneInfo(ZONE)).date()
 # Behind the first date its week is a holiday, until the calendar says otherwise.
 FIRST_DATE = TODAY - timedelta(days=5)
 WEEK = tuple(FIRST_DATE + timedelta(days=number) for number in range(1, 5))
@@ -63,7 +71,7 @@ tables:
   - access_audit
   - system_date
 nightly:
-  timezone: Asia/Shanghai
+  timezone: <zone>
   calendars: [exchange]
   from: log
   cut_off: {table: system_date, column: business_date}
@@ -111,7 +119,7 @@ def declare(folder: Path) -> Path:
         shutil.copytree(shipped / kind, folder / kind)
     (folder / "calendars").mkdir()
     for name, text in _FILES.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(text.replace("<zone>", ZONE), encoding="utf-8")
     return folder
 
 

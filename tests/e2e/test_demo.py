@@ -223,7 +223,7 @@ def test_a_look_that_goes_on_shows_streams_and_work_as_plain_text_until_ctrl_c(
 def test_dates_that_are_done_are_kept_and_one_is_made_again_as_the_page_on_backfills_has_it(
     demo: subprocess.CompletedProcess[str], walk: Walk
 ) -> None:
-    first, second, _ = sorted({one.business_date for one in compared_cuts(SYNC) if one.business_date})
+    first, second, *_ = sorted({one.business_date for one in compared_cuts(SYNC) if one.business_date})
     walks.dates_are_made_again(walk, first, second)
     cuts = json.loads(seamline("cuts", SYNC, "--json", within_s=60).stdout)["cuts"]
     versions = {(one["date"], int(one["version"])) for one in cuts if one["destination"] == "warehouse"}
@@ -469,7 +469,7 @@ def test_a_backfill_is_paused_continued_and_cancelled_as_its_page_shows(
     demo: subprocess.CompletedProcess[str], walk: Walk
 ) -> None:
     """The date that runs goes on behind it, so this stands where nothing follows that asks for dates."""
-    first, second, _ = sorted({one.business_date for one in compared_cuts(SYNC) if one.business_date})
+    first, second, *_ = sorted({one.business_date for one in compared_cuts(SYNC) if one.business_date})
     walks.a_backfill_is_cancelled(walk, first, second)
 
 
