@@ -135,7 +135,7 @@ def blocks_for_readers(checkout: Path, language: str) -> list[str]:
 def files_by_the_page(checkout: Path, world: ChangeFilesWorld, table: str) -> list[str]:
     names: dict[str, Any] = {}
     place = blocks_for_readers(checkout, "python")[0]
-    place = place.replace("/srv/changes", world.declared.location).replace("settlement@feed", str(STREAM))
+    place = place.replace("/srv/changes", world.declared.location).replace("settlement@changes", str(STREAM))
     exec(place, names)  # noqa: S102
     found: list[str] = names["change_files"](world.declared.location, str(STREAM), table)
     assert table != "account" or found == names["files"]
