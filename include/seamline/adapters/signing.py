@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import (
 from seamline.adapters.private_file import others_may_read
 from seamline.domain.audit import canonical_json
 from seamline.domain.errors import ConfigError
+from seamline.domain.exact_json import object_of
 
 # Where a document carries its own signature, which cannot be part of what is signed.
 SIGNATURE = "signature"
@@ -98,18 +99,10 @@ def read_signed(text: str) -> Any:
     twice, a number in a form that no document of ours has, or more parts within each other than can be read."""
     try:
         return json.loads(
-            text, object_pairs_hook=_object, parse_int=_whole, parse_float=_no_number, parse_constant=_no_number
+            text, object_pairs_hook=object_of, parse_int=_whole, parse_float=_no_number, parse_constant=_no_number
         )
     except RecursionError:
         raise ValueError("its parts lie too deep within each other") from None
-
-
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"an object has {next(one for one in names if names.count(one) > 1)!a} twice")
-    return found
 
 
 def _whole(text: str) -> int:

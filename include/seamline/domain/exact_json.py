@@ -19,7 +19,8 @@ def _no_number(word: str) -> NoReturn:
     raise ValueError(f"{word} is no number of JSON")
 
 
-def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def object_of(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """An `object_pairs_hook`. ValueError: a name stands twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         names = [name for name, _ in pairs]
@@ -30,6 +31,6 @@ def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 _AS_WRITTEN: dict[str, Any] = {
     "parse_float": Decimal,
     "parse_constant": _no_number,
-    "object_pairs_hook": _object,
+    "object_pairs_hook": object_of,
 }
 _DECODER = json.JSONDecoder(**_AS_WRITTEN)
