@@ -22,6 +22,7 @@ from seamline.sinks.hbase.places import NAMESPACE as KEY_OF_NAMESPACE
 from seamline.stack import hbase_client, jars, java
 from seamline.stack.layout import Layout
 from seamline.stack.progress import Progress
+from tests.daemon import free_port
 from tests.waiting import wait_until
 
 NAMESPACE = "settlement"
@@ -64,7 +65,7 @@ def running(known: Settings) -> Iterator[HBaseServer]:
     paths += [path for one in _OF_PYSPARK for path in beside.glob(one)]
     with tempfile.TemporaryDirectory(prefix="seamline-hbase-") as name:
         folder = Path(name)
-        port = _free_port()
+        port = free_port()
         (folder / "hbase-site.xml").write_text(_site(folder, port), encoding="utf-8")
         command = [str(java.find(layout, settings.process_environment()).binary), "-Xmx512m"]
         command += ["-cp", ":".join(map(str, [folder, *paths])), _MAIN, "start"]
@@ -133,9 +134,3 @@ def _takes_tables(server: HBaseServer, service: "subprocess.Popen[bytes]", folde
         store.close()
         return True
     return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -2,7 +2,6 @@
 
 import logging
 import shlex
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -22,6 +21,7 @@ from seamline.sinks.redis.grants import grant_script
 from seamline.sinks.redis.keys import PREFIX as KEY_OF_PREFIX
 from seamline.sinks.redis.options import ROWS_MAX, ROWS_MAX_DEFAULT
 from tests import debian_packages
+from tests.daemon import free_port
 from tests.waiting import wait_until
 
 VERSION = "8.0.6"
@@ -129,9 +129,3 @@ def running(known: Settings, **settings: str) -> Iterator[RedisServer]:
             yield server
         finally:
             server.kill()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -41,6 +41,7 @@ from tests.contract.redis_world import RedisWorld
 from tests.contract.repair_behaviours import REPAIR_BEHAVIOURS
 from tests.contract.test_planted_bugs import caught_by
 from tests.contract.unavailable_value_behaviours import LEFT_OUT_BEHAVIOURS
+from tests.daemon import free_port
 from tests.log_topic import ACCOUNT, STREAM, TRANSFER, delete, insert, position, publication, update
 from tests.redis_server import RedisServer
 from tests.toast_log import NOTE
@@ -475,7 +476,7 @@ def test_preflight_names_a_table_that_another_sync_has_made(
 def test_a_session_is_encrypted_as_its_connection_asks_for(tmp_path: Path) -> None:
     authority, other = Authority(tmp_path / "ca"), Authority(tmp_path / "other")
     own = authority.server("localhost")
-    tls_port = redis_server.free_port()
+    tls_port = free_port()
     with redis_server.running(
         settings.load(),
         tls_port=str(tls_port),

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from seamline.settings import Settings, process_environment
 from seamline.stack import java, kafka
 from seamline.stack.layout import Layout
 from seamline.stack.server_settings import CONNECT
+from tests.daemon import free_port
 from tests.waiting import wait_until
 
 _CLIENTS = ("", "producer.", "consumer.", "admin.")
@@ -40,7 +40,7 @@ class ConnectWorker:
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
         self._kafka = client_settings(kafka_connection)
-        self.port = _free_port()
+        self.port = free_port()
         self.secrets_file = folder / "secrets.properties"
         self.kafka_servers = str(self._kafka["bootstrap.servers"])
         self._topics = {key: f"seamline-test.{name}.{key.split('.')[0]}" for key in _TOPICS}
@@ -128,9 +128,3 @@ def connect_worker(
         yield worker
     finally:
         worker.close()
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

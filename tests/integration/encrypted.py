@@ -29,8 +29,8 @@ from seamline.adapters.connections import Connection, resolve
 from seamline.settings import Ports, process_environment
 from seamline.stack import java, kafka, mariadb, postgres
 from seamline.stack.layout import Layout
+from seamline.stack.port_bases import held_port_base
 from seamline.stack.server_settings import MARIADB_DATABASE
-from seamline.stack.test_session import free_port_base
 from tests.certificates import Authority, Pair
 from tests.integration import encrypting_postgres
 from tests.integration.replicated import QUICK, Server, hand_to_server, mariadb_is_ready, postgres_is_ready, remove
@@ -100,9 +100,9 @@ def encrypted() -> Iterator[Encrypted]:
     known = settings.load()
     folder = known.data / "encrypted"
     authority = Authority(folder / "authority")
-    base = free_port_base(known.home, besides={known.ports.base})
-    layout = Layout(replace(known, data=folder / "servers", ports=Ports(base)))
     with ExitStack() as running, pytest.MonkeyPatch.context() as patch:
+        ports = Ports(running.enter_context(held_port_base(known.home)))
+        layout = Layout(replace(known, data=folder / "servers", ports=ports))
         running.callback(remove, folder)
         patch.setenv("SEAMLINE_CONNECTIONS", str(folder / "connections.json"))
         for name in [name for name in process_environment() if name.startswith("SEAMLINE_CONNECTION_")]:

@@ -20,7 +20,7 @@ from seamline.settings import Ports
 from seamline.sources.postgres.server_load import replica_lag_s
 from seamline.stack import account, mariadb, postgres
 from seamline.stack.layout import Layout
-from seamline.stack.test_session import free_port_base
+from seamline.stack.port_bases import held_port_base
 from tests.integration import databases
 from tests.integration.databases import PUBLISHER, WRITER
 from tests.waiting import wait_until
@@ -45,7 +45,14 @@ class Server:
         command = (*self.command(self.layout), *self.flags)
         with (self.layout.data / "server.log").open("ab") as log:
             self.process = subprocess.Popen(_as_server(self.layout, *command), stdout=log, stderr=log)
-        wait_until(lambda: self.is_ready(self.administrator), timeout_s=60, what="the server to answer")
+        wait_until(self._answers, timeout_s=60, what="the server to answer")
+
+    def _answers(self) -> bool:
+        """Of this process, not of another server that has its port."""
+        if self.process is not None and self.process.poll() is not None:
+            written = (self.layout.data / "server.log").read_text(errors="replace")
+            raise AssertionError(f"the server ended as it came up:\n{written[-2000:]}")
+        return self.is_ready(self.administrator)
 
     def end(self, how: signal.Signals) -> None:
         if self.process is not None:
@@ -221,20 +228,16 @@ def _pair(
     """Below the stack's data, where the account of its servers may go."""
     known = settings.load()
     folder = known.data / f"replicated_{root.kind}"
-    servers = []
-    for name in ("first", "second"):
-        (folder / name).mkdir(parents=True)
-        used = {one.layout.settings.ports.base for one in servers}
-        ports = Ports(free_port_base(known.home, besides={known.ports.base, *used}))
-        layout = Layout(replace(known, data=folder / name, ports=ports))
-        servers.append(Server(layout, replace(root, port=port(ports)), command, is_ready))
-    try:
+    with ExitStack() as leaving:
+        leaving.callback(remove, folder)
+        servers = []
+        for name in ("first", "second"):
+            (folder / name).mkdir(parents=True)
+            ports = Ports(leaving.enter_context(held_port_base(known.home)))
+            layout = Layout(replace(known, data=folder / name, ports=ports))
+            servers.append(Server(layout, replace(root, port=port(ports)), command, is_ready))
+            leaving.callback(servers[-1].end, QUICK)
         yield servers[0], servers[1]
-    finally:
-        with ExitStack() as leaving:
-            leaving.callback(remove, folder)
-            for server in servers:
-                leaving.callback(server.end, QUICK)
 
 
 @contextmanager

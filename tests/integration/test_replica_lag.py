@@ -26,7 +26,7 @@ from seamline.plan.checks import SourceBudgetPlan
 from seamline.plan.model import NightlyPlan, Run, SourcePlan, SyncPlan, TablePlan
 from seamline.ports import KnowsItsLoad, TableRead
 from seamline.settings import Ports
-from seamline.stack.test_session import free_port_base
+from seamline.stack.port_bases import held_port_base
 from seamline.sync import reading_pace
 from tests import mysql_server
 from tests.conftest import RunningStack
@@ -91,13 +91,11 @@ class Replicated:
 def _mysql_pair() -> Iterator[tuple[Connection, Connection]]:
     known = settings.load()
     folder = known.data / "replicated_mysql"
-    used = {known.ports.base}
     with ExitStack() as running:
         running.callback(remove, folder)
         roots = []
         for name, server_id in (("first", "9"), ("second", "10")):
-            base = free_port_base(known.home, besides=used)
-            used.add(base)
+            base = running.enter_context(held_port_base(known.home))
             own = replace(known, data=folder / name, ports=Ports(base))
             roots.append(running.enter_context(mysql_server.running(own, server_id=server_id)))
         first, second = roots

@@ -16,6 +16,7 @@ from seamline import settings
 from seamline.cli.main import COMMANDS, main
 from seamline.settings import Ports, Settings
 from seamline.stack.components import COMPONENTS
+from seamline.stack.port_bases import free_port_base, held_port_base
 from seamline.stack.session_beside import SessionBeside
 from seamline.stack.test_session import (
     LAYERS,
@@ -24,7 +25,6 @@ from seamline.stack.test_session import (
     Outcome,
     TestSession,
     chosen_layers,
-    free_port_base,
 )
 
 PASSES = "def test_one_is_one(): assert 1 == 1\n"
@@ -187,7 +187,7 @@ def test_a_block_of_ports_with_one_taken_is_not_chosen(around: Settings) -> None
 def test_sessions_are_drawn_one_at_a_time(around: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def draw(home: Path, **_: Any) -> int:
+    def draw(home: Path) -> int:
         with (home / "test-session.lock").open("a") as lock, pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         seen.append(home)
@@ -198,6 +198,15 @@ def test_sessions_are_drawn_one_at_a_time(around: Settings, monkeypatch: pytest.
         assert seen == [around.home]
         with (around.home / "test-session.lock").open("a") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_a_block_of_ports_that_a_test_holds_is_given_to_nobody_while_its_server_is_down(around: Settings) -> None:
+    with held_port_base(around.home) as base:
+        for _ in range(200):
+            assert free_port_base(around.home) != base
+        with TestSession(around, python=Path(sys.executable)):
+            assert str(base) in {folder.name for folder in kept(around)}
+    assert not kept(around)
 
 
 def test_two_sessions_of_one_checkout_share_nothing(around: Settings) -> None:

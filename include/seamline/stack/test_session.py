@@ -2,16 +2,13 @@
 
 import contextlib
 import dataclasses
-import fcntl
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -22,12 +19,9 @@ from seamline import settings
 from seamline.domain.errors import ConfigError
 from seamline.settings import Ports, Settings
 from seamline.spec.faults import guess
-from seamline.stack.components import COMPONENTS
-from seamline.stack.folder_lock import lock_after_waiting
+from seamline.stack.port_bases import drawing, folder_of_base, free_port_base, hold, locked_unless_at_work
 from seamline.stack.waiting import wait_until
 
-# Below the range from which systems hand out ports to clients.
-_BASES = range(22_000, 32_000, 100)
 _CLOSING_LINE = re.compile(r"^(?:=+ )?(?P<said>\d+ \w+.* in \d+[\d.]*s.*?|no tests ran in .*?)(?: =+)?$")
 # As pytest's short summary names each, and as the end of a session of tests repeats them.
 NAMED_FAILURE = re.compile(r"^(?:FAILED|ERROR) \S.*")
@@ -137,14 +131,10 @@ class TestSession:
 
     def __enter__(self) -> "TestSession":
         # Until its folder is locked a session could be taken for an old one, and its ports for free.
-        with lock_after_waiting(self._around.home, "test-session", on_wait=lambda: None):
+        with drawing(self._around.home):
             self._ports = Ports(free_port_base(self._around.home))
-            self._folder = _sessions(self._around.home) / str(self._ports.base)
-            # All ports of the base were free, so what lies here is what a failed session has kept.
-            shutil.rmtree(self._folder, ignore_errors=True)
-            self._folder.mkdir(parents=True)
-            self._lock = (self._folder / "lock").open("w", encoding="utf-8")
-            fcntl.flock(self._lock, fcntl.LOCK_EX)
+            self._folder = folder_of_base(self._around.home, self._ports.base)
+            self._lock = hold(self._folder)
             self._sweep_old()
         self._on_term = signal.signal(signal.SIGTERM, _interrupt)
         return self
@@ -249,7 +239,7 @@ class TestSession:
             if old == self._folder:
                 continue
             # One that ends just now takes its folder along.
-            with contextlib.suppress(FileNotFoundError), _locked_unless_at_work(old) as is_locked:
+            with contextlib.suppress(FileNotFoundError), locked_unless_at_work(old) as is_locked:
                 if is_locked:
                     self._take_down(old)
                     shutil.rmtree(old, ignore_errors=True)
@@ -285,55 +275,6 @@ class TestSession:
             "SEAMLINE_DATA": str(at.data),
             "SEAMLINE_PORT_BASE": str(at.ports.base),
         }
-
-
-@contextlib.contextmanager
-def _locked_unless_at_work(folder: Path) -> Iterator[bool]:
-    """False where another session holds this folder."""
-    with (folder / "lock").open("a", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
-def _sessions(home: Path) -> Path:
-    """Where each session of tests has a folder, named by its base of ports."""
-    return home / "test"
-
-
-def _bases_at_work(home: Path) -> list[int]:
-    """Of the sessions of this checkout that run; their servers may not have taken their ports yet."""
-    found = []
-    for folder in _sessions(home).glob("*"):
-        # One that ends just now takes its folder along.
-        with contextlib.suppress(FileNotFoundError), _locked_unless_at_work(folder) as is_locked:
-            if not is_locked:
-                found.append(int(folder.name))
-    return found
-
-
-def free_port_base(home: Path, *, besides: Collection[int] = ()) -> int:
-    """A base whose ports are all free now and of no session under `home`; another one each time."""
-    taken = {*besides, *_bases_at_work(home)}
-    bases = [base for base in _BASES if base not in taken]
-    random.shuffle(bases)
-    for base in bases:
-        if all(_is_free(port) for part in COMPONENTS for port in part.ports(Ports(base)).values()):
-            return base
-    raise ConfigError("no free block of ports from 22000 to 32000", hint="stop some of the servers on this machine")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as one:
-        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            one.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-    return True
 
 
 def _end_leftovers(at: Settings, *, keep: Sequence[str]) -> list[str]:

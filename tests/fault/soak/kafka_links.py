@@ -4,14 +4,14 @@ A Kafka client goes to the address that the broker gives it, not to the one that
 listener for each of the two, and gives there the address of the link that stands before it.
 """
 
-import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from seamline.stack import kafka, supervisor
 from seamline.stack.layout import Layout
+from tests.daemon import free_port
 from tests.fault.soak.link import Link, link_to
 from tests.waiting import wait_until
 
@@ -27,7 +27,7 @@ class KafkaLinks:
 @contextmanager
 def kafka_links(layout: Layout) -> Iterator[KafkaLinks]:
     """Broker and Connect of the stack are started again with the links between them, and without at the end."""
-    for_streams, for_connect = _free_port(), _free_port()
+    for_streams, for_connect = free_port(), free_port()
     with (
         link_to("127.0.0.1", for_streams) as stream,
         link_to("127.0.0.1", for_connect) as connect,
@@ -43,11 +43,6 @@ def kafka_links(layout: Layout) -> Iterator[KafkaLinks]:
         _start_again(layout)
         yield KafkaLinks(stream, connect)
     _start_again(layout)
-
-
-def _free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
-        return int(listener.getsockname()[1])
 
 
 class _Properties(dict[str, str]):
