@@ -88,10 +88,11 @@ def running(
 
 
 @contextmanager
-def killable(folder: Path, log: Path) -> Iterator[tuple[Ftp, Daemon]]:
-    """In the clear, by a process of its own. `log`: a file of what it says."""
+def killable(folder: Path, log: Path, *, encrypted_by: Pair | None = None) -> Iterator[tuple[Ftp, Daemon]]:
+    """By a process of its own. `log`: a file of what it says. `encrypted_by`: as of `running`."""
     port = free_port()
-    command = [sys.executable, "-m", __name__, str(folder), str(port)]
+    pair = () if encrypted_by is None else (str(encrypted_by.certificate), str(encrypted_by.key))
+    command = [sys.executable, "-m", __name__, str(folder), str(port), *pair]
     daemon = Daemon(lambda: command, log, answers=lambda: is_open(port))
     daemon.start()
     try:
@@ -100,8 +101,9 @@ def killable(folder: Path, log: Path) -> Iterator[tuple[Ftp, Daemon]]:
         daemon.kill()
 
 
-def _serve(folder: str, port: str) -> None:
-    handler = type("Handler", (FTPHandler,), {"authorizer": _authorizer(_PASSWORD, Path(folder), _ALL_RIGHTS)})
+def _serve(folder: str, port: str, *pair: str) -> None:
+    kind, settings = _handler(Pair(*map(Path, pair)) if pair else None)
+    handler = type("Handler", (kind,), {"authorizer": _authorizer(_PASSWORD, Path(folder), _ALL_RIGHTS), **settings})
     FTPServer(("127.0.0.1", int(port)), handler).serve_forever()
 
 

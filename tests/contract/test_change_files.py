@@ -478,7 +478,7 @@ def test_a_planted_bug_is_caught(make: Any, monkeypatch: pytest.MonkeyPatch, pla
 # ---- stores ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["s3", "sftp", "ftp", "hdfs"])
+@pytest.fixture(params=["s3", "sftp", "ftp", "ftps", "hdfs"])
 def stored(request: pytest.FixtureRequest, reached: Reached, tmp_path: Path) -> Iterator[ChangeFilesWorld]:
     is_hdfs = request.param == "hdfs"
     place: Place = request.getfixturevalue("hdfs_place") if is_hdfs else reached(request.param).below("changes")

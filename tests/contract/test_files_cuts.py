@@ -41,7 +41,7 @@ from tests.contract.files_world import (
 from tests.log_topic import position
 from tests.once_more import ONCE_MORE
 
-STORES = ("local", "s3", "sftp", "ftp")
+STORES = ("local", "s3", "sftp", "ftp", "ftps")
 
 
 @pytest.fixture(params=STORES)

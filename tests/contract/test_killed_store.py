@@ -1,4 +1,5 @@
-"""A server of files that is killed amid a commit and started again, by SIGKILL: real servers of SFTP, FTP, HDFS and S3.
+"""A server of files that is killed amid a commit and started again, by SIGKILL: real servers of SFTP, FTP (in the clear
+and by TLS), HDFS and S3.
 
 Who commits has no answer then. What a partner or a reader sees is all of a delivery or nothing of it, and the repeat
 settles which.
@@ -26,6 +27,7 @@ from seamline.files.stores.opening import open_store
 from seamline.files.stores.sftp import SftpStore
 from seamline.files.stores.store import Store
 from tests import ftp_server, s3_server, ssh_server
+from tests.certificates import Authority
 from tests.contract.behaviours import Applying, account, published, texts
 from tests.contract.change_files_world import ChangeFilesWorld
 from tests.contract.file_places import Place, folder_place, hdfs_place, said, stored_place
@@ -40,9 +42,13 @@ from tests.ssh_server import SshServer
 # A server of S3 that keeps objects on the disk runs where this machine has it: those of moto would go with its memory.
 VERSITYGW = shutil.which("versitygw")
 # HDFS needs seconds for each start.
-QUICK = ("sftp", "ftp", *(["s3"] if VERSITYGW else []))
+QUICK = ("sftp", "ftp", "ftps", *(["s3"] if VERSITYGW else []))
 # By what of its client a store gives a draft its name; S3 has no drafts.
-RENAMES = {"sftp": (SftpStore, "_renamed"), "ftp": (ftplib.FTP, "rename"), "hdfs": (HdfsStore, "_renamed")}
+RENAMES = {
+    "sftp": (SftpStore, "_renamed"),
+    **dict.fromkeys(("ftp", "ftps"), (ftplib.FTP, "rename")),
+    "hdfs": (HdfsStore, "_renamed"),
+}
 
 
 @dataclass(frozen=True)
@@ -95,6 +101,16 @@ def _ftp(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Ser
     return Served("ftp", place, said(found.connection), daemon, ends_of_runs)
 
 
+def _ftps(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Served:  # noqa: ARG001
+    (folder / "root" / "out").mkdir(parents=True)
+    authority = Authority(folder / "authority")
+    own = authority.server("127.0.0.1")
+    found, daemon = opened.enter_context(ftp_server.killable(folder / "root", folder / "log", encrypted_by=own))
+    connection = said(found.connection, extra={"sslmode": "verify-full", "sslrootcert": str(authority.ca)})
+    place = folder_place("ftp:///out", "killed", folder / "root" / "out")
+    return Served("ftps", place, connection, daemon, ends_of_runs)
+
+
 def _hdfs(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Served:  # noqa: ARG001
     found: Hdfs = request.getfixturevalue("hdfs")
     return Served("hdfs", hdfs_place(found, "/killed", "killed"), found.connection, found.daemon, decisive)
@@ -109,7 +125,7 @@ def _s3(request: pytest.FixtureRequest, opened: ExitStack, folder: Path) -> Serv
     )
 
 
-OPENED = {"sftp": _sftp, "ftp": _ftp, "hdfs": _hdfs, "s3": _s3}
+OPENED = {"sftp": _sftp, "ftp": _ftp, "ftps": _ftps, "hdfs": _hdfs, "s3": _s3}
 
 
 @pytest.fixture

@@ -6,16 +6,18 @@ import io
 import random
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyftpdlib.handlers import DTPHandler
+from pyftpdlib.handlers import DTPHandler, TLS_DTPHandler
 
 from seamline.domain.errors import SeamlineError, TransientError
 from seamline.files.stores.ftp import FtpStore
 from seamline.sinks.files.two_phase import NOTHING, Hashing, ManifestLog
 from tests import ftp_server
+from tests.certificates import Authority
 
 _THERE = "a.csv"
 
@@ -65,10 +67,10 @@ def test_a_session_whose_transfer_failed_is_not_asked_again(tmp_path: Path) -> N
         assert opened.size(_THERE) == 1
 
 
-def breaking(at_bytes: int, received: list[int]) -> type[Any]:
+def breaking(at_bytes: int, received: list[int], kind: type[Any] = DTPHandler) -> type[Any]:
     """A data connection that the server closes once, when it has so much. What each one has received is listed."""
 
-    class Breaking(DTPHandler):  # type: ignore[misc]
+    class Breaking(kind):  # type: ignore[misc]
         def handle_read_event(self) -> None:
             super().handle_read_event()
             if not received and self.get_transmitted_bytes() >= at_bytes:
@@ -82,12 +84,16 @@ def breaking(at_bytes: int, received: list[int]) -> type[Any]:
     return Breaking
 
 
-def test_a_broken_upload_goes_on_behind_what_the_server_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["clear", "tls"])
+def test_a_broken_upload_goes_on_behind_what_the_server_has(tmp_path: Path, is_encrypted: bool) -> None:
     content, received = random.Random(7).randbytes(8 << 20), list[int]()  # noqa: S311
-    handler = breaking(5 << 20, received)
+    authority = Authority(tmp_path / "authority")
+    pair = authority.server("127.0.0.1") if is_encrypted else None
+    extra = {"sslmode": "verify-full", "sslrootcert": str(authority.ca)} if is_encrypted else {}
+    handler = breaking(5 << 20, received, TLS_DTPHandler if is_encrypted else DTPHandler)
     with (
-        ftp_server.running(tmp_path, dtp_handler=handler) as server,
-        closing(FtpStore(server.connection, "/")) as store,
+        ftp_server.running(tmp_path, encrypted_by=pair, dtp_handler=handler) as server,
+        closing(FtpStore(replace(server.connection, extra=extra), "/")) as store,
     ):
         reading = Hashing(io.BytesIO(content))
         store.write("out/large", reading)

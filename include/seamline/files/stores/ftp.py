@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 
 from seamline.adapters.connections import Connection
+from seamline.adapters.tls import LOST
 from seamline.domain.errors import TransientError
 from seamline.domain.server_found import ServerFound
 from seamline.files.stores.drafts import draft_of
@@ -22,7 +23,7 @@ from seamline.files.stores.store import Readable, Sendable, Writable
 
 _CONTENT = "content"
 # A connection that is gone, and not a server's refusal.
-_BROKEN = (ConnectionError, TimeoutError, EOFError, ftplib.error_temp)
+_BROKEN = (ConnectionError, TimeoutError, EOFError, ftplib.error_temp, *LOST)
 # 450: ProFTPD's answer for a folder that is missing.
 _NOTHING_LISTED = ("450", "550")
 # What servers say of an empty folder that they do not list.
