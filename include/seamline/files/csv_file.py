@@ -83,7 +83,10 @@ def text_batches(rows: pa.Buffer, table: Table, dialect: Dialect) -> Iterator[pa
         _opened(rows, dialect),
         read_options=csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, encoding=dialect.encoding),
         parse_options=csv.ParseOptions(
-            delimiter=dialect.delimiter, newlines_in_values=True, ignore_empty_lines=has_several
+            delimiter=dialect.delimiter,
+            quote_char=_QUOTE if dialect.quotes else False,
+            newlines_in_values=dialect.quotes,
+            ignore_empty_lines=has_several,
         ),
         convert_options=csv.ConvertOptions(
             column_types=dict.fromkeys(names, TEXT),

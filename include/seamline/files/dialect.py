@@ -9,13 +9,15 @@ MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """`null` stands without quotes. `header`, `trailer`: records before and behind the rows."""
+    """`null` stands without quotes. `quotes`: whether texts may stand in them; else a quote is a letter like any other.
+    `header`, `trailer`: records before and behind the rows."""
 
     delimiter: str = ","
     encoding: str = "utf-8"
     line_end: str = "lf"
     null: str = ""
     column_names: bool = True
+    quotes: bool = True
     header: bool = False
     trailer: bool = False
 

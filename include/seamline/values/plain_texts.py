@@ -30,7 +30,7 @@ _FIRST_MOMENT, _END_OF_MOMENTS = -62_135_596_800_000_000, 253_402_300_800_000_00
 _DAY = 86_400_000_000
 _FIRST_DAY, _END_OF_DAYS = _FIRST_MOMENT // _DAY, _END_OF_MOMENTS // _DAY
 _SECOND = 1_000_000
-_TIME = re.compile(r"(-?)(\d+):([0-5]\d):([0-5]\d)(?:\.(\d{1,6}))?")
+_TIME = re.compile(r"(-?)([0-9]+):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,6}))?")
 _WITHOUT_ZONE = pa.timestamp("us")
 
 

@@ -17,7 +17,7 @@ from seamline.sources.files.control import PromisedFile, PromisedTable, Promised
 from seamline.sources.files.delivery import Delivery
 from seamline.sources.files.fetched import FetchedFile
 from seamline.sources.files.layout import Layout
-from seamline.sources.files.rows import Form, Wrong, records_of, rows_of
+from seamline.sources.files.rows import Form, Wrong, records_of, require_lines, rows_of
 from seamline.values.arrow import TEXT
 from seamline.values.digest import key_texts
 from seamline.values.totals import GroupTotals
@@ -138,6 +138,7 @@ def _measured(
     own = {one: _Sum(table, PromisedTotal(one, (), {})) for one in sorted(wanted) if one in _numbers(table)}
     if unknown := sorted(wanted - own.keys()):
         raise Wrong(f"has a sum of {', '.join(unknown)} in its records, and {table.name} has no such number")
+    require_lines(file.here, table, form)
     rows = 0
     for batch in rows_of(file.here, table, form):
         rows += batch.num_rows

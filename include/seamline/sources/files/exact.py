@@ -9,7 +9,6 @@ from seamline.values.arrow import is_exact_text
 
 _REALS = (Kind.FLOAT, Kind.DOUBLE)
 _MOMENTS = (Kind.DATETIME, Kind.INSTANT, Kind.TIME, Kind.TIME_OF_DAY)
-_WHOLE = (Kind.INTEGER, Kind.UNSIGNED, Kind.BITS, Kind.YEAR)
 # What Arrow makes of other types with less than they hold: of a moment its date, of 2 the word `true`.
 _CUT = (*_REALS, Kind.DECIMAL, Kind.BOOLEAN, Kind.DATE)
 # So many digits come back from any number of these sizes, the smallest of which has all its digits.
@@ -18,6 +17,16 @@ _SMALLEST = {Kind.FLOAT: 2.0**-126, Kind.DOUBLE: 2.0**-1022}
 _FRACTION = 6
 # As databases print a number without declared digits.
 _EXACT_NUMBER = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?|NaN|-?Infinity)$"
+_WITHOUT_SECONDS = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}(:?[0-9]{2})?)?Z?$"
+_EXPONENT = r"^[+-]?[0-9.]+[eE][+-]?[0-9]+$"
+_DIGITS_ALONE, _HEX = r"^-?[0-9]+$", r"^[0-9a-fA-F]*$"
+# Of what others take in more writings than one can answer for.
+_WRITTEN = {
+    **dict.fromkeys((Kind.INTEGER, Kind.UNSIGNED, Kind.BITS, Kind.YEAR), _DIGITS_ALONE),
+    **dict.fromkeys((Kind.BINARY, Kind.BYTES), _HEX),
+    Kind.INSTANT: "^[^Z]*Z?$",
+    Kind.UUID: r"^(urn:uuid:)?\{?[0-9a-fA-F-]+\}?$",
+}
 
 
 class Inexact(ValueError):
@@ -38,17 +47,23 @@ def is_text(of: pa.DataType) -> bool:
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of))
 
 
-def require_number(column: Column, texts: pa.Array) -> None:
-    """ValueError: a number is not written as one. Arrow takes 0xFF, and makes -1 of it; numbers that no Arrow number
-    holds stay their texts."""
-    if is_exact_text(column):
-        is_wrong = pc.any(pc.invert(pc.match_substring_regex(texts, _EXACT_NUMBER)))
-    elif column.kind in _WHOLE:
-        is_wrong = pc.or_(*(pc.any(pc.match_substring(texts, letter), min_count=0) for letter in "xX"))
-    else:
-        return
-    if is_wrong.as_py():
-        raise ValueError("a text is no number")
+def require_written(column: Column, texts: pa.Array) -> None:
+    """Inexact or ValueError: a text leaves open which value it stands for, or is written otherwise than such a value.
+    What Arrow and Python make of those is a guess: of 0xFF the number -1, of a date alone its midnight, of 32 signs
+    with an underscore in them a shorter uuid. Numbers that no Arrow number holds stay their texts."""
+    if column.kind in (Kind.DATETIME, Kind.INSTANT) and _any(texts, _WITHOUT_SECONDS):
+        raise Inexact(
+            "which leaves hours, minutes or seconds open: in CSV a declared `form`, as `%Y-%m-%d %H:%M`, says which"
+        )
+    if column.kind is Kind.DECIMAL and not is_exact_text(column) and _any(texts, _EXPONENT):
+        raise Inexact("which has an exponent, as a spreadsheet writes what it has rounded")
+    wanted = _EXACT_NUMBER if is_exact_text(column) else _WRITTEN.get(column.kind)
+    if wanted and pc.any(pc.invert(pc.match_substring_regex(texts, wanted))).as_py():
+        raise ValueError("a text is written otherwise")
+
+
+def _any(texts: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(texts, pattern), min_count=0).as_py())
 
 
 def require_unit(column: Column, of: pa.DataType) -> None:

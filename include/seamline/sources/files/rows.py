@@ -5,6 +5,7 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,7 +15,8 @@ from seamline.domain.catalogue import TEXTS, Column, Kind, Table
 from seamline.domain.errors import SchemaConflict
 from seamline.files.csv_file import text_batches
 from seamline.files.dialect import MARK, PARQUET, Dialect, lost_letter
-from seamline.sources.files.exact import Inexact, is_text, require_exact, require_number, require_unit
+from seamline.sources.files import lines
+from seamline.sources.files.exact import Inexact, is_text, require_exact, require_unit, require_written
 from seamline.sources.files.layout import TableLayout
 from seamline.values.arrow import TEXT, arrow_type, schema_of
 from seamline.values.plain_texts import values_of
@@ -49,20 +51,31 @@ class Records:
 
 
 def rows_of(path: Path, table: Table, form: Form) -> Iterator[pa.RecordBatch]:
-    """Wrong: these are not the rows of such a table."""
+    """Wrong: these are not the rows of such a table. The file is one that `require_lines` has taken."""
     if form.format == PARQUET:
         yield from _of_parquet(path, table)
         return
     between = _between(path, table, form)
-    names = between.names or [column.name for column in table.columns]
-    order = Table(table.name, tuple(table.column(name) for name in names))
+    order = Table(table.name, tuple(table.column(name) for name in between.names))
     first = 1
     try:
         for texts in text_batches(between.rows, order, form.dialect):
             yield _typed(table, texts, form.table.forms, first)
             first += texts.num_rows
-    except (pa.ArrowInvalid, UnicodeError) as exc:
-        raise Wrong(f"cannot be read as CSV: {_shortened(exc)}") from exc
+    except UnicodeError as exc:
+        raise _unreadable(exc) from exc
+    except pa.ArrowInvalid as exc:
+        # It does not say in which line.
+        raise (_odd(between, form) or _unreadable(exc)) from exc
+
+
+def require_lines(path: Path, table: Table, form: Form) -> None:
+    """Wrong: it is left to whoever reads a line of this file which values it holds."""
+    if form.format == PARQUET:
+        return
+    between = _between(path, table, form)
+    if not lines.is_plain(between.rows, form.dialect) and (odd := _odd(between, form)):
+        raise odd
 
 
 def records_of(path: Path, table: Table, form: Form) -> Records:
@@ -78,9 +91,10 @@ def records_of(path: Path, table: Table, form: Form) -> Records:
 
 @dataclass(frozen=True, slots=True)
 class _Between:
-    """`names`: of columns, as the file has them in their order; () where it does not say them."""
+    """`names`: of columns, in the order of the file. `first_line`: the number of the first one with a row."""
 
     rows: pa.Buffer
+    first_line: int
     header: Sequence[str]
     names: Sequence[str]
     trailer: Sequence[str]
@@ -93,19 +107,31 @@ def _between(path: Path, table: Table, form: Form) -> _Between:
     head = content.slice(0, min(content.size, _RECORD_BYTES_MAX)).to_pybytes()
     mark = b"" if lost_letter(MARK, dialect.encoding) else MARK.encode(dialect.encoding)
     at = len(mark) if head.startswith(mark) else 0
-    header, names, trailer = list[str](), list[str](), list[str]()
+    header, names, trailer = list[str](), [column.name for column in table.columns], list[str]()
     if form.table.header:
         header, at = _line(head, at, "record in its first line", dialect)
     if dialect.column_names:
         names, at = _line(head, at, "line with the names of columns", dialect)
         _require_names(names, table)
-    end = content.size
+    first_line, end = head.count(b"\n", 0, at) + 1, content.size
     if form.table.trailer:
         tail = content.slice(max(at, end - _RECORD_BYTES_MAX)).to_pybytes()
         last = tail[tail.rfind(b"\n", 0, -1) + 1 :]
         trailer, _ = _line(last, 0, "record in its last line", dialect)
         end -= len(last)
-    return _Between(content.slice(at, end - at), header, names, trailer)
+    return _Between(content.slice(at, end - at), first_line, header, names, trailer)
+
+
+def _odd(between: _Between, form: Form) -> Wrong | None:
+    try:
+        fault = lines.fault_of(between.rows, between.names, form.dialect, first_line=between.first_line)
+    except UnicodeDecodeError as exc:
+        return _unreadable(exc)
+    return Wrong(fault) if fault else None
+
+
+def _unreadable(exc: Exception) -> Wrong:
+    return Wrong(f"cannot be read as CSV: {_shortened(exc)}")
 
 
 def _mapped(path: Path) -> pa.Buffer:
@@ -124,8 +150,10 @@ def _line(content: bytes, at: int, what: str, dialect: Dialect) -> tuple[list[st
         text = content[at:end].decode(dialect.encoding)
     except UnicodeDecodeError as exc:
         raise Wrong(f"has a {what} that is no {dialect.encoding}: {exc}") from exc
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE
+    line = io.StringIO(text.rstrip("\r\n"))
     try:
-        return next(csv.reader(io.StringIO(text.rstrip("\r\n")), delimiter=dialect.delimiter), []), end
+        return next(csv.reader(line, delimiter=dialect.delimiter, quoting=quoting, strict=True), []), end
     except csv.Error as exc:
         raise Wrong(f"has a {what} that cannot be read as CSV: {exc}") from exc
 
@@ -200,8 +228,10 @@ def _read(column: Column, given: pa.Array, form: str) -> pa.Array:
     """pa.ArrowException, ValueError or SchemaConflict: one of them is no value of the column."""
     if is_text(given.type):
         texts = given.cast(TEXT)
-        require_number(column, texts)
-        return _of_form(column, texts, form) if form else values_of(column, texts)
+        if form:
+            return _of_form(column, texts, form)
+        require_written(column, texts)
+        return values_of(column, texts)
     require_unit(column, given.type)
     of = arrow_type(column)
     if column.kind in (Kind.TIME, Kind.TIME_OF_DAY):
@@ -213,7 +243,9 @@ def _read(column: Column, given: pa.Array, form: str) -> pa.Array:
 def _of_form(column: Column, texts: pa.Array, form: str) -> pa.Array:
     """Moments without a zone. `strptime` takes less than a form says: 2026112 for 2026-11-02."""
     moments = pc.strptime(texts, format=form, unit="us", error_is_null=False)
-    if not pc.all(pc.equal(pc.strftime(moments, format=form).cast(TEXT), texts), min_count=0).as_py():
+    # Of microseconds `%S` would have six digits behind the point.
+    written = pc.strftime(moments.cast(pa.timestamp("s")), format=form).cast(TEXT)
+    if not pc.all(pc.equal(written, texts), min_count=0).as_py():
         raise ValueError(f"a value is not written as {form}")
     return moments.cast(pa.date32()) if column.kind is Kind.DATE else moments.view(arrow_type(column))
 

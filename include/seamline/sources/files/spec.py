@@ -56,6 +56,11 @@ _RECORD = (
 class ReadCsv(CsvRows):
     """How a CSV file is read. Its lines end with LF or CR LF."""
 
+    quotes: bool = Field(
+        default=True,
+        description="Whether texts may stand in quotes. With false a quote is a letter like any other, and no text"
+        " holds a delimiter or the end of a line.",
+    )
     header: Record = Field((), description=f"The fields of a first line that is a record.{_RECORD}", strict=False)
     trailer: Record = Field((), description=f"The fields of a last line that is a record.{_RECORD}", strict=False)
 
@@ -221,6 +226,8 @@ class FilesSource(DeclaredSource):
                 "encoding": self.csv.encoding,
                 "null": self.csv.null,
                 "column_names": self.csv.column_names,
+                # Where nothing is declared, the plan is the one of earlier versions.
+                **({} if self.csv.quotes else {"quotes": False}),
             },
             "tables": [self._said(table) for table in self.tables],
             "unnamed": {**self._said(FileTable(table="unnamed")), "table": ""},
