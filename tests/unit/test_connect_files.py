@@ -73,6 +73,31 @@ def test_the_command_of_the_page_stores_a_server_of_ftps(asked: Asked, tmp_path:
     assert "partner_ftps: an FTP server, encrypted (TLSv1." in said
 
 
+def test_an_ftps_server_of_an_authority_that_nobody_knows_is_not_stored_and_not_taken_later(
+    asked: Asked, tmp_path: Path
+) -> None:
+    known, other = Authority(tmp_path / "known"), Authority(tmp_path / "other", name="another CA")
+    (tmp_path / "out").mkdir()
+    with ftp_server.running(tmp_path, encrypted_by=known.server("127.0.0.1")) as server:
+        url = f"ftp://partner@127.0.0.1:{server.connection.port}/?sslmode=verify-full"
+        password = server.connection.password
+        for refused in (f"{url}&sslrootcert={other.ca}", url):
+            code, said = asked("add", "partner", refused, password=password)
+            assert (code, known_ids()) == (2, frozenset())
+            assert "connection `partner` and this machine do not agree on TLS" in said
+            assert "check sslmode, sslrootcert" in said
+            assert "nothing was stored" in said
+        declare(tmp_path, "ftp:///out")
+        code, said = asked("add", "partner", f"{url}&sslrootcert={known.ca}", password=password)
+        assert (code, known_ids()) == (0, {"partner"})
+        assert "  can list ftp:///out\n" in said
+        # Its authority is another one now.
+        known.ca.write_bytes(other.ca.read_bytes())
+        code, said = asked("test", "partner")
+        assert code != 0
+        assert "CERTIFICATE_VERIFY_FAILED" in said
+
+
 def test_a_declared_place_that_its_server_does_not_show_is_named(asked: Asked, tmp_path: Path) -> None:
     declare(tmp_path, "ftp:///out")
     served = tmp_path / "served"
