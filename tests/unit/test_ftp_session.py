@@ -3,6 +3,7 @@
 import ftplib
 import io
 import ssl
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
@@ -137,6 +138,22 @@ def test_a_server_s_own_certificate_is_enough_also_where_a_ca_has_signed_it(
         pinned["sslrootcert"] = str(authority.server("127.0.0.1").certificate)
         with pytest.raises(ConfigError, match="CERTIFICATE_VERIFY_FAILED"):
             store(running, pinned).size("nothing")
+
+
+@pytest.mark.parametrize("is_encrypted", [False, True], ids=["clear", "tls"])
+def test_a_session_that_the_server_has_ended_for_its_silence_is_followed_by_another_one(
+    authority: Authority, tmp_path: Path, is_encrypted: bool
+) -> None:
+    ended = threading.Event()
+    pair = authority.server("127.0.0.1") if is_encrypted else None
+    with (
+        ftp_server.running(tmp_path, encrypted_by=pair, timeout=1, on_disconnect=lambda _: ended.set()) as running,
+        closing(store(running, full(authority) if is_encrypted else {})) as opened,
+    ):
+        opened.write("in/a.csv", io.BytesIO(b"1"))
+        assert ended.wait(20)
+        opened.write("in/b.csv", io.BytesIO(b"2"))
+        assert opened.names("in") == ["a.csv", "b.csv"]
 
 
 def test_the_port_of_implicit_tls_is_named() -> None:
