@@ -57,6 +57,12 @@ _REFUSALS: dict[str, tuple[type[SeamlineError], str, str]] = {
         "the staged table of {first} now holds {second} rows, which are not those that were loaded",
         "nothing was published. Clear the task that staged it",
     ),
+    "GAPS": (
+        GateFailed,
+        "of table {first} {second} rows are gone that its sorted set names: they were removed by somebody else, or have"
+        " expired",
+        "nothing was changed. Compare its live table and repair it, or load it again; then try once more",
+    ),
     "OTHERS": (
         Refused,
         "table {first} is there and was not made by this sync (it is of: {second})",

@@ -4,12 +4,14 @@ import hashlib
 import json
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 
+import pyarrow as pa
+
 from seamline.adapters.connections import Connection, resolve
-from seamline.domain.catalogue import Table
-from seamline.domain.errors import InvariantViolated, Refused
+from seamline.domain.catalogue import PARK_IT, Table
+from seamline.domain.errors import InvariantViolated, Refused, SchemaConflict
 from seamline.kinds.bulk import LoadProgress, PostgresCopy, StagedPlace, TableRows
 from seamline.plan.model import DestinationPlan
 from seamline.sinks.redis.keys import Keyspace
@@ -22,7 +24,9 @@ from seamline.values.arrow import require_schema
 
 # Other runs' leftovers are dropped when they are older: staged rows may wait days for a signature.
 ABANDONED_AFTER_S = 14 * 86_400
-_PAGE = 2_000
+_PAGE, _PAGE_BYTES = 2_000, 8 << 20
+# What one argument may be (`proto-max-bulk-len`), less what stands beside a row.
+ROW_MAX = (512 << 20) - (1 << 20)
 _SIGNS = re.compile(r"\W+")
 _READABLE_MAX = 30
 
@@ -93,10 +97,11 @@ def load_rows(session: Session, destination: DestinationPlan, place: StagedPlace
     drop_rows(session, where)
     of_all = [where.index, keys.own("staged"), keys.own("written")]
     for batch in rows.batches:
-        for first in range(0, batch.num_rows, _PAGE):
-            page = batch.slice(first, _PAGE)
+        for page in _pages(batch):
+            rows_of_page = staged_rows(table, page)
+            _require_taken(table, rows_of_page)
             with translated("write staged rows", table=table.name):
-                there = session.run(STAGE_ROWS, of_all, where.rows, columns, staged_rows(table, page), place.name)
+                there = session.run(STAGE_ROWS, of_all, where.rows, columns, rows_of_page, place.name)
             if there < 0:
                 raise Refused(f"the staged table {place.name} is gone", hint="load it again", table=table.name)
             count += page.num_rows
@@ -108,6 +113,31 @@ def load_rows(session: Session, destination: DestinationPlan, place: StagedPlace
                     table=table.name,
                 )
     return count
+
+
+def _pages(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Some thousands of rows at a time, fewer of large ones: Redis takes no argument of more than half a gigabyte."""
+    for first in range(0, rows.num_rows, _PAGE):
+        yield from _parts(rows.slice(first, _PAGE))
+
+
+def _parts(rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if rows.nbytes <= _PAGE_BYTES or rows.num_rows == 1:
+        yield rows
+        return
+    half = rows.num_rows // 2
+    yield from _parts(rows.slice(0, half))
+    yield from _parts(rows.slice(half))
+
+
+def _require_taken(table: Table, rows: bytes) -> None:
+    """SchemaConflict: it is one row that Redis takes at no time."""
+    if len(rows) > ROW_MAX:
+        raise SchemaConflict(
+            f"a row of {table.name} has {len(rows)} bytes as texts, and Redis takes {ROW_MAX}",
+            hint=f"leave its large column out of the sync, or the table. {PARK_IT}",
+            table=table.name,
+        )
 
 
 def staged_tables(session: Session, keys: Keyspace) -> Mapping[str, Mapping[str, object]]:

@@ -31,9 +31,8 @@ class RedisMaintenance:
     def let_go(self) -> LetGo:
         """Findings go with the rows in which they were met, when their table is put in place again."""
         dead = self._end_dead_snapshots()
-        living = self._ledgers()
         # A join that died behind its script has left rows that no ledger knows.
-        forget_tables(self._session, self._keys, lambda owner: INCREMENTAL in owner and owner not in living)
+        forget_tables(self._session, self._keys, self._is_left_behind)
         return LetGo(findings=0, incremental_snapshots=dead, staged=drop_abandoned(self._session, self._keys))
 
     def close(self) -> None:
@@ -49,6 +48,13 @@ class RedisMaintenance:
             if INCREMENTAL in stream and stream.endswith(f"@{self._name}") and int(fields["updated_at"]) < oldest
         }
         return tuple(stream for stream, since in still.items() if self._forget(stream, since))
+
+    def _is_left_behind(self, owner: str) -> bool:
+        """Asked once its tables are known: a snapshot that is published meanwhile has both by one script."""
+        if INCREMENTAL not in owner:
+            return False
+        with translated("look for a ledger"):
+            return not self._session.client.exists(self._keys.of_stream("ledger", owner))
 
     def _forget(self, stream: str, since: str) -> bool:
         """False where it has moved again. A worker that comes back finds itself fenced."""

@@ -19,8 +19,8 @@ from seamline.sinks.redis.rows import batch_from, names_of
 from seamline.sinks.redis.scripts import READ_ROWS
 from seamline.sinks.redis.session import Session, packed, translated
 
-# A script of so many rows keeps others waiting for some hundredths of a second.
-_PAGE = 2_000
+# A script of so many rows keeps others waiting for some hundredths of a second. Of large rows there are fewer.
+_PAGE, _PAGE_BYTES = 2_000, 8 << 20
 # Epoch and offset of a ledger; None where none is asked for.
 Place = tuple[bytes | None, bytes | None]
 
@@ -50,7 +50,9 @@ def _rows(session: Session, table: Table, keys: TableKeys, *, ledger: str, at: P
     columns, wanted = packed(names_of(table)), b"-"
     while True:
         with translated("read rows", table=table.name):
-            last, rows, *stands = session.run(READ_ROWS, [keys.index, ledger], keys.rows, columns, wanted, _PAGE)
+            last, rows, *stands = session.run(
+                READ_ROWS, [keys.index, ledger], keys.rows, columns, wanted, _PAGE, _PAGE_BYTES
+            )
         if tuple(stands) != at:
             raise TransientError(
                 f"the ledger moved while table {table.name} was read", hint="hold the stream, and try again"

@@ -63,15 +63,29 @@ redis.call('HINCRBY', KEYS[3], ARGV[4], #ARGV[3])
 return redis.call('ZCARD', KEYS[1])
 """
 
-# A page of rows behind a member of the index, and where the ledger stands. KEYS: index, ledger. ARGV: prefix of the
-# rows, names of the columns, the least member that is wanted, how many.
-READ_ROWS = """
+# A page of rows behind a member of the index, and where the ledger stands. A key that somebody has given another type
+# is no row. KEYS: index, ledger. ARGV: prefix of the rows, names of the columns, the least member that is wanted, how
+# many, and behind how many bytes there are no more.
+READ_ROWS = (
+    _ASKED
+    + """
 local ledger = redis.call('HMGET', KEYS[2], 'epoch', 'next_offset')
 local members = redis.call('ZRANGE', KEYS[1], ARGV[3], '+', 'BYLEX', 'LIMIT', 0, ARGV[4])
-local columns, rows = cmsgpack.unpack(ARGV[2]), {}
-for place, member in ipairs(members) do rows[place] = redis.call('HMGET', ARGV[1] .. member, unpack(columns)) end
-return {members[#members] or false, cmsgpack.pack(rows), ledger[1], ledger[2]}
+local columns, rows, bytes = cmsgpack.unpack(ARGV[2]), {}, 0
+for place, member in ipairs(members) do
+  local row = redis.pcall('HMGET', ARGV[1] .. member, unpack(columns))
+  if row.err then
+    if fits(ARGV[1] .. member, 'hash') then return redis.error_reply(row.err) end
+    row = {}
+    for column = 1, #columns do row[column] = false end
+  end
+  rows[place] = row
+  for _, value in ipairs(row) do bytes = bytes + (value and #value or 0) end
+  if bytes > tonumber(ARGV[5]) then break end
+end
+return {members[#rows] or false, cmsgpack.pack(rows), ledger[1], ledger[2]}
 """
+)
 
 # Removes a page of a table that nobody reads any more; how many are left. KEYS: index. ARGV: prefix, how many.
 DROP_ROWS = """
@@ -228,11 +242,12 @@ for _, move in ipairs(request.moves) do
     return {'OTHERS', move.table, owner or ''}
   end
   if move.staged and redis.call('HEXISTS', staged, move.staged) == 0 then return {'GONE', move.table} end
-  local there = 0
+  local held, there = redis.call('ZCARD', move.from.index), 0
   each_thousand(redis.call('ZRANGE', move.from.index, 0, -1), move.from.rows, function(keys)
     there = there + redis.call('EXISTS', unpack(keys))
   end)
-  if there ~= (move.count or redis.call('ZCARD', move.from.index)) then return {'LACKS', move.table, there} end
+  if there ~= (move.count or there) then return {'LACKS', move.table, there} end
+  if there ~= held then return move.staged and {'LACKS', move.table, held} or {'GAPS', move.table, held - there} end
 end
 
 -- From here on nothing can refuse.
