@@ -24,7 +24,7 @@ from seamline.domain.date_before import PublishedTable
 from seamline.domain.day_closed import Look
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.late_posting import WatchedTake
-from seamline.domain.level import level_evidence
+from seamline.domain.level import WRITTEN_UNDER, level_evidence
 from seamline.domain.log_patch import TablePatch
 from seamline.domain.position import Position
 from seamline.domain.runs import Reconciliation
@@ -352,12 +352,14 @@ def findings(
 
 
 def with_level(plan: SyncPlan, found: Reconciliation) -> Reconciliation:
-    """The comparison as it is kept: with what readers of its destination may rely on."""
+    """The comparison as it is kept: with what readers of its destination may rely on. What was written under another
+    guarantee than the declared one stays what it is."""
     destination = plan.destination(found.destination)
     powers, is_of_cuts = sink_kind(destination.kind).powers, destination in plan.cuts_only
     under = powers.level_over_repeats if isinstance(source_kind(plan.source.kind), MayRepeat) else powers.level_under
-    level = powers.level_of_cuts if is_of_cuts else under(plan.guarantee)
-    kept = level_evidence(found, level, guarantee=plan.guarantee)
+    guarantee = str(found.evidence.get(WRITTEN_UNDER) or plan.guarantee)
+    level = powers.level_of_cuts if is_of_cuts else under(guarantee)
+    kept = level_evidence(found, level, guarantee=guarantee)
     return dataclasses.replace(found, evidence={**found.evidence, **kept})
 
 

@@ -12,6 +12,7 @@ from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.cutover import Boundary
 from seamline.domain.digest import Segment, SegmentDigest
 from seamline.domain.errors import TransientError
+from seamline.domain.level import WRITTEN_UNDER
 from seamline.domain.runs import Reconciliation, RunKind, RunState, Scope
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.verdict import BreakType, Verdict
@@ -47,6 +48,12 @@ def test_equal_sides_at_one_position_are_a_match_with_its_evidence() -> None:
     assert [total.group for total in found.tables[0].totals] == [("CNY",), ("EUR",), ("USD",)]
     assert found.evidence["config_hash"] == "abc"
     assert "0 others" in self_test_in_words(found.evidence)[0]
+
+
+def test_what_was_written_under_another_guarantee_is_kept_with_the_comparison(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert WRITTEN_UNDER not in live(World()).evidence
+    monkeypatch.setattr(MemoryView, "guarantee", "at_least_once", raising=False)
+    assert live(World()).evidence[WRITTEN_UNDER] == "at_least_once"
 
 
 def test_sides_that_cannot_be_aligned_are_inconclusive_with_the_reason() -> None:

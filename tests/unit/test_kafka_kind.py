@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seamline.domain.errors import ConfigError
+from seamline.domain.level import WRITTEN_UNDER
 from seamline.kinds.found import sink_kind
 from seamline.kinds.logins import DestinationLogins
 from seamline.kinds.sink import HoldsCuts, ReadsBack, described
@@ -61,6 +62,14 @@ def test_a_run_keeps_the_level_that_its_guarantee_gives_and_explain_says_it(plan
     assert levels["exactly_once"] == "one commit moves all tables of the sync and the ledger"
     assert "the control topic names those that do not count" in levels["at_least_once"]
     assert f"with `guarantee: at_least_once`: {levels['at_least_once']}" in described(sink_kind("kafka"))
+
+
+def test_a_run_says_exactly_once_of_nothing_that_was_written_under_less(plan: SyncPlan) -> None:
+    """The level was that of the declaration, also where the stream still ran by the one of before."""
+    found = replace(reconciliation(MATCH), destination="feed", evidence={WRITTEN_UNDER: "at_least_once"})
+    kept = with_level(plan, found).evidence["level"]
+    assert (plan.guarantee, kept["guarantee"]) == ("exactly_once", "at_least_once")
+    assert kept["level"].startswith("each change at least once")
 
 
 def test_a_sync_whose_only_destination_holds_no_cuts_has_no_nights(tmp_path: Path) -> None:

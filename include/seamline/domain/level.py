@@ -9,6 +9,8 @@ from seamline.domain.verdict import Verdict
 
 # Its name in a reconciliation's evidence.
 LEVEL = "level"
+# The guarantee under which what was compared had been written, where the destination says so.
+WRITTEN_UNDER = "written_under"
 
 
 def level_evidence(found: Reconciliation, level: str, *, guarantee: str) -> dict[str, Any]:

@@ -234,6 +234,15 @@ class StagedView(ReadView, Protocol):
         another time, and never against the other side."""
 
 
+@runtime_checkable
+class SaysGuarantee(Protocol):
+    """A view of rows that may have been written under less than their sync declares by now."""
+
+    @property
+    def guarantee(self) -> str:
+        """Under which they were; "" where nothing says otherwise than the declaration."""
+
+
 class SchemaGuard(Protocol):
     """Whether the source's tables still have their planned schema, for a source whose log holds no DDL."""
 

@@ -14,13 +14,14 @@ from seamline.domain.catalogue import Table
 from seamline.domain.changes import Finding, FindingsReported
 from seamline.domain.digest import Segment
 from seamline.domain.errors import Refused, SeamlineError, TransientError
+from seamline.domain.level import WRITTEN_UNDER
 from seamline.domain.made_from import NotByLog
 from seamline.domain.row_transform import transforms_evidence
 from seamline.domain.runs import Reconciliation, Scope
 from seamline.domain.verdict import TableVerdict, Verdict, of_guaranteed
 from seamline.plan.checks import ControlTotalPlan
 from seamline.plan.model import Run, SyncPlan
-from seamline.ports import ReadView, StagedView
+from seamline.ports import ReadView, SaysGuarantee, StagedView
 from seamline.sync.barrier import Aligned, Aligns, NotComparable, StreamEnded
 from seamline.sync.bucket_search import (
     WHOLE,
@@ -423,9 +424,15 @@ def _at(blank: Reconciliation, aligned: Aligned, met: StreamFindings) -> Reconci
         "held_s": round(aligned.held_s, 3),
         FINDINGS_THROUGH: met.reported.number,
         FINDINGS_KEPT_AT: met.reported.kept_at,
+        **_written_under(aligned.destination[0]),
         **aligned.evidence,
     }
     return replace(blank, position=aligned.position, position_time=committed, evidence={**blank.evidence, **through})
+
+
+def _written_under(view: ReadView) -> Mapping[str, str]:
+    said = view.guarantee if isinstance(view, SaysGuarantee) else ""
+    return {WRITTEN_UNDER: said} if said else {}
 
 
 def _unknown(plan: SyncPlan, exc: SeamlineError) -> tuple[TableVerdict, ...]:

@@ -18,6 +18,7 @@ from seamline.domain.catalogue import Table
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.position import Position
 from seamline.kinds.row_json import batch_of_texts
+from seamline.kinds.sink import AT_LEAST_ONCE
 from seamline.plan.model import DestinationPlan, SyncPlan
 from seamline.ports import Load
 from seamline.sinks.kafka.commit import Where, where_of
@@ -79,11 +80,13 @@ class TopicRows:
 
 
 class LiveTopics(LakeView):
-    """`ports.ReadView` over topics; closed once, the temporary files of all tables go."""
+    """`ports.ReadView` over topics; closed once, the temporary files of all tables go. `guarantee`: as of
+    `ports.SaysGuarantee`."""
 
-    def __init__(self, position: Position, rows: Mapping[Table, TopicRows]) -> None:
+    def __init__(self, position: Position, rows: Mapping[Table, TopicRows], *, guarantee: str) -> None:
         super().__init__(position, rows)
         self._rows = list(rows.values())
+        self.guarantee = guarantee
 
     def close(self) -> None:
         for rows in self._rows:
@@ -109,7 +112,8 @@ def live_of(settings: Mapping[str, Any], where: Where, tables: Sequence[Table], 
         table: TopicRows(settings, where, table, state.ends[table.name], state.repeated.get(table.name, ()))
         for table in tables
     }
-    return LiveTopics(state.row.position, found)
+    may_repeat = state.may_repeat or any(state.repeated.get(table.name) for table in tables)
+    return LiveTopics(state.row.position, found, guarantee=AT_LEAST_ONCE if may_repeat else "")
 
 
 def open_staged(
