@@ -109,6 +109,16 @@ def test_the_level_of_a_partial_cut_is_shown_for_the_tables_that_were_compared_a
     assert str(column(found, "Report", "level achieved")[0]).startswith("for 1 of 2")
 
 
+def test_a_cut_that_was_not_published_shows_the_level_of_nothing() -> None:
+    """Its readers were said to have what a publish shows at once, and see nothing of it."""
+    kept = level_evidence(reconciliation(MATCH), "all at once", guarantee="exactly_once")
+    one = cut(MATCH, evidence=kept)
+    one = replace(one, publication=replace(one.publication, version=None, why_not="it was rejected"))
+    said = column(report_of("settlement", [one], zone=UTC), "Report", "level achieved")
+    (document,) = documents.to_json([one], [], levels={})
+    assert (said, document["level_achieved"]) == (["no, for it has published nothing"], False)
+
+
 def test_a_comparison_by_the_log_says_both_positions_in_every_report() -> None:
     evidence = {LOG_BETWEEN: log_between_to_json(LogBetween("0/2B", "0/1A", transactions=3, changes=1_700))}
     found = report_of("settlement", [], [replace(reconciliation(MATCH), mode=LOG, evidence=evidence)], zone=UTC)

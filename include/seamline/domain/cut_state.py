@@ -218,6 +218,8 @@ class CutState:
     def level_in_words(self) -> str | None:
         """For which tables it shows the level of its destination; None where the run kept nothing of it."""
         said = achieved_in_words(self.found)
+        if said is not None and said != "no" and self.publication.version is None:
+            return phrase("no, for it has published nothing")
         if not self.partial or self.found is None or self.found.is_partial or said != "yes":
             return said
         return phrase("for the tables of this run (%(number)s), and for no other", number=len(self.found.tables))

@@ -161,13 +161,16 @@ def _decision_json(said: Mapping[str, Any]) -> dict[str, Any]:
 def _level_json(
     of: CutState | Reconciliation, found: Reconciliation | None, levels: Mapping[str, str]
 ) -> dict[str, Any]:
-    """`level_achieved`: for all tables of the sync. `level_not_shown`: those of which nothing was compared."""
+    """`level_achieved`: for all tables of the sync, and of a cut where it was published. `level_not_shown`: the tables
+    of which nothing was compared."""
     left_out = not_shown(found)
     is_partial = bool(left_out) or (of.partial if isinstance(of, CutState) else of.is_partial)
+    # Of what nobody sees, nobody can rely on anything.
+    is_shown = not isinstance(of, CutState) or of.publication.version is not None
     achieved = is_achieved(found)
     return {
         "level": level_of(found, levels.get(of.destination)),
-        "level_achieved": None if achieved is None else achieved and not is_partial,
+        "level_achieved": None if achieved is None else achieved and is_shown and not is_partial,
         "level_not_shown": list(left_out),
     }
 
