@@ -221,6 +221,21 @@ def test_a_server_that_came_back_empty_ends_its_stream_by_what_is_to_do(world: R
     assert world.rows(ACCOUNT) == []
 
 
+def test_two_owners_of_one_epoch_behind_a_failover_mix_no_parts_of_large_transactions(world: RedisWorld) -> None:
+    """A replica that was behind gives an epoch a second time: each owner wrote its parts over those of the other."""
+    first = published(world)
+    ledger = first.lease.ledger
+    world.put_back(replace(ledger, epoch=ledger.epoch - 1))
+    second = Applying(world)
+    assert second.lease.epoch == first.lease.epoch
+    (mine,) = second.batches(insert(ACCOUNT, **account(1)))
+    (other,) = first.batches(insert(ACCOUNT, **account(2)))
+    staged = second.sink.stage(second.lease, replace(mine, chunk=1))
+    first.sink.stage(first.lease, replace(other, chunk=1))
+    second.sink.commit(second.lease, [staged], progress=second.progress())
+    assert world.rows(ACCOUNT) == texts(account(1))
+
+
 # ---- what is refused before anything is written ---------------------------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """RedisSink: a Redis server as the destination of one stream. A commit is one script."""
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
@@ -57,6 +58,7 @@ class RedisSink:
         self._failpoints = failpoints or Unarmed()
         self._session: Session | None = None
         self._row: LedgerRow | None = None
+        self._mark = secrets.token_hex(4)
 
     # ---- ports.Sink -------------------------------------------------------------------------------------------------
 
@@ -181,8 +183,10 @@ class RedisSink:
     def _kept(self, lease: Lease, table: str, batch: Encoded) -> Encoded:
         """A part of a large transaction waits at the server, where no reader looks."""
         session = self._connected()
-        part = f"{lease.stream}:{lease.epoch}:{self._keys.live(self._destination.namespace, table).name}:{batch.chunk}"
-        key = self._keys.own(f"chunk:{part}")
+        # A server that went back gives an epoch again: the part is this owner's by a mark of its own.
+        owner = f"{lease.stream}:{lease.epoch}:{self._mark}"
+        name = self._keys.live(self._destination.namespace, table).name
+        key = self._keys.own(f"chunk:{owner}:{name}:{batch.chunk}")
         with translated("keep a part of a large transaction", table=table):
             keys = [*self._of(lease.stream, "ledger", "chunks"), key]
             is_kept = session.run(KEEP_CHUNK, keys, str(lease.epoch), batch.rows)
