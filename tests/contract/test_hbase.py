@@ -13,7 +13,7 @@ from seamline import settings
 from seamline.adapters.failpoints import ArmedFailpoints
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.digest import Segment
-from seamline.domain.errors import CommitUnknown, Fenced, Refused, TransientError
+from seamline.domain.errors import CommitUnknown, Diverged, Fenced, Refused, TransientError
 from seamline.domain.server_found import MAKES
 from seamline.kinds.bulk import ArrowRows
 from seamline.ports import Commit, Lease, Progress, Staged
@@ -23,7 +23,7 @@ from seamline.sinks.hbase.command_line import CLIENT
 from seamline.sinks.hbase.ledger import State
 from seamline.sinks.hbase.loads import load_rows
 from seamline.sinks.hbase.reading import fetched
-from seamline.sinks.hbase.rows import scanned
+from seamline.sinks.hbase.rows import How, page_of, scanned
 from seamline.sinks.hbase.sink import HBaseSink
 from seamline.values import digest
 from seamline.values.arrow import schema_of
@@ -214,6 +214,20 @@ def test_rows_that_an_older_owner_writes_late_stay_hidden_also_after_a_compactio
     assert (world.rows(ACCOUNT), world.rows(TRANSFER)) == (texts(account(1, "newest")), texts(leg(1)))
 
 
+def test_a_row_of_a_publish_has_nothing_of_what_an_older_owner_writes_late(world: HBaseWorld) -> None:
+    """Into a table that was empty its rows came without a marker: a NULL had the value of the older row."""
+    published(world)
+
+    def loaded_again() -> None:
+        load = world.load(ACCOUNT, [account(1, None)])
+        world.sink().publish(STREAM, [load], publication=publication([ACCOUNT], run_id="run-2"))
+
+    old = Applying(world, sink=world.sink(failpoints=Suspended(loaded_again)))
+    with pytest.raises(Fenced):
+        old.span(insert(ACCOUNT, **account(1, "late")))
+    assert world.rows(ACCOUNT) == texts(account(1, None))
+
+
 def test_a_joining_that_never_arrived_is_repeated_over_the_rows_it_has_left(world: HBaseWorld) -> None:
     carrying(world, ACCOUNT).span()
     joining = passed(world, TRANSFER, rows=[leg(1)], at=10)
@@ -267,6 +281,16 @@ def test_every_value_comes_back_as_the_source_has_it(world: HBaseWorld) -> None:
         with closing(fetched(world.store, {table: world.places.staged(place.name)}, position(1))) as view:
             found = view.digests(Segment(table.name), run_key="k")[0]
         assert found == digest.segment_digest(table, rows, run_key="k"), column.name
+
+
+def test_a_row_that_has_no_cell_of_its_key_is_named(world: HBaseWorld) -> None:
+    """Its comparison ended with a fault of our own, `a key column holds NULL`, and nobody was shown the row."""
+    carrying(world, ACCOUNT)
+    where = world.places.live(hbase_server.NAMESPACE, "account")
+    world.store.write(where.table, 1, page_of(["note"], [(How.FRESH, b"theirs", ["x"])]))
+    with pytest.raises(Diverged, match="row theirs of account has no cell of id") as named:
+        fetched(world.store, {ACCOUNT: where}, position(1))
+    assert "deleteall" in named.value.hint
 
 
 def test_a_table_that_another_sync_has_made_is_left_alone(

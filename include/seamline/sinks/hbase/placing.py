@@ -135,7 +135,9 @@ class Placing:
         number = begun.state.first_number(1)
         for move in moves:
             live, origin = self._places.live(self._destination.namespace, move.table), move.origin
-            is_over = bool(len(bytes(self._store.scan(live.table, live.prefix, live.end, 1))))
+            # Into an empty table an older owner may write late, and NULL is no cell that would hide its values.
+            had_owner = begun.stored is not None
+            is_over = had_owner or bool(len(bytes(self._store.scan(live.table, live.prefix, live.end, 1))))
             copied = self._store.copy(origin.table, origin.prefix, origin.end, live.table, live.prefix, number, is_over)
             if move.rows is not None and copied != move.rows:
                 raise TransientError(f"{copied} of {move.rows} rows of {move.table} were there to be put in place")

@@ -21,7 +21,7 @@ from seamline.sinks.lake.fetched_view import FetchedView, fetched_view
 def fetched(store: Store, tables: Mapping[Table, Place], position: Position) -> FetchedView:
     def rows_of(table: Table) -> Iterator[pa.RecordBatch]:
         for page in pages(store, tables[table]):
-            yield batch_from(table, [cells for _, cells in page])
+            yield batch_from(table, page)
 
     return fetched_view(tables, position, rows_of)
 

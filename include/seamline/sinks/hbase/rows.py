@@ -114,9 +114,18 @@ def texts_of_rows(table: Table, rows: pa.RecordBatch) -> list[Texts]:
     return list(zip(*[texts.to_pylist() for texts in columns], strict=True))
 
 
-def batch_from(table: Table, rows: Sequence[Cells]) -> pa.RecordBatch:
-    """SchemaConflict: a text is no value of its column."""
-    arrays = [array_of_canonical(column, [row.get(column.name) for row in rows]) for column in table.columns]
+def batch_from(table: Table, rows: Sequence[tuple[bytes, Cells]]) -> pa.RecordBatch:
+    """SchemaConflict: a text is no value of its column. Diverged: a row has no cell of its key."""
+    for key, cells in rows:
+        if lacking := [name for name in table.key if name not in cells]:
+            raise Diverged(
+                f"row {key.decode(errors='replace')} of {table.name} has no cell of {', '.join(lacking)}: somebody else"
+                " has written it, or removed a part of it",
+                hint="remove the row by `deleteall` in HBase's shell, and compare again: where it was ours it is"
+                " missing then, and a repair puts it back",
+                table=table.name,
+            )
+    arrays = [array_of_canonical(column, [cells.get(column.name) for _, cells in rows]) for column in table.columns]
     return pa.RecordBatch.from_arrays(arrays, schema=schema_of(table))
 
 
