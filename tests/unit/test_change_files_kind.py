@@ -65,7 +65,9 @@ def test_nights_leave_it_out_and_say_so(plan: SyncPlan) -> None:
     about = {kind: concerned(plan, kind).destination_names for kind in all_stages(plan)}
     assert about.pop("nightly") == {"warehouse"}
     assert set(about.values()) == {frozenset({"warehouse", "feed"})}
-    assert "live tables in /srv/changes, no cuts: nights leave it out" in " ".join(explain(plan).split())
+    said = " ".join(explain(plan).split())
+    assert "live tables in /srv/changes, no cuts: nights leave it out" in said
+    assert "publishes and streams as the account of its tasks" in said
 
 
 def test_a_sync_whose_only_destination_is_of_changes_has_no_nights(tmp_path: Path) -> None:

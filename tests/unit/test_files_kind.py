@@ -71,6 +71,29 @@ def test_nights_alone_are_about_it(plan: SyncPlan) -> None:
     assert "partner (files): publishes as partner_sftp; cuts in sftp:///incoming/settlement, no live tables" in said
 
 
+def said_of_expectations(plan: SyncPlan) -> tuple[str, str]:
+    (stage,) = (one for one in all_stages(plan)["nightly"] if one.id == "expectations")
+    return stage.title, stage.does
+
+
+def test_no_stage_says_that_rows_are_checked_where_nobody_looks_at_rows(tmp_path: Path, plan: SyncPlan) -> None:
+    """Of files alone it read that keys of staged tables are unique, above `no checks by Great Expectations`."""
+    alone = compile_plan(
+        load_declarations(declared(tmp_path / "alone", sync=BOTH.replace("[warehouse, partner]", "[partner]"))),
+        "settlement",
+    )
+    alone = replace(alone, reconcile=replace(alone.reconcile, rules=()))
+    title, does = said_of_expectations(alone)
+    assert title == "Great Expectations on what was found"
+    assert "no rows of the cut are looked at" in does
+    assert "keys" not in does
+    assert "no checks of rows by Great Expectations" in described(sink_kind("files"))
+    title, does = said_of_expectations(replace(plan, reconcile=replace(plan.reconcile, rules=())))
+    assert title == "Great Expectations on the staged cut"
+    assert "keys of staged tables in warehouse are unique" in does
+    assert plan_from_json(plan_to_json(alone)) == alone
+
+
 def test_a_folder_of_this_machine_has_no_connection_and_stages_beside_what_it_delivers(tmp_path: Path) -> None:
     partner = "destination: partner\nkind: files\nlocation: /srv/outgoing\n"
     plan = compile_plan(load_declarations(declared(tmp_path, partner), connections={}), "settlement")

@@ -379,7 +379,7 @@ def described(kind: SinkKind) -> tuple[str, ...]:
         "cuts stored as what changed": kind.powers.keeps_versions,
         "cuts without a second copy": isinstance(kind, CutsLiveTables),
         "cuts from the one before and the log": isinstance(kind, CarriesCutsOn),
-        "checks by Great Expectations": isinstance(kind, ShowsRows),
+        "checks of rows by Great Expectations": isinstance(kind, ShowsRows),
         "derived tables": isinstance(kind, Derives),
         "tables at one position for Python and Spark": isinstance(kind, ReadsAtOnePosition),
         "loads that go on where they were interrupted": isinstance(kind, ResumesLoads),

@@ -50,7 +50,15 @@ from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.expectations import Check
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
-from seamline.spec.kinds import carries_cuts_on, cut_source, holds_cuts, keeps_versions, name_limit, takes_streams
+from seamline.spec.kinds import (
+    carries_cuts_on,
+    cut_source,
+    holds_cuts,
+    keeps_versions,
+    name_limit,
+    rows_apart,
+    takes_streams,
+)
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
 from seamline.spec.source import Archive, DeclaredSource, UnloggedDatabase
@@ -96,6 +104,7 @@ def destination_plan(spec: Destination) -> DestinationPlan:
         cut_source=spec.cut_source,
         cuts_only=not takes_streams(spec.kind),
         no_cuts=not holds_cuts(spec.kind),
+        rows_apart=rows_apart(spec.kind),
     )
 
 

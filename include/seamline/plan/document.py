@@ -49,7 +49,7 @@ def plan_to_json(plan: SyncPlan) -> str:
             entry["transform"] = transform_to_json(table.transform)
     for destination, entry in zip(plan.destinations, document["destinations"], strict=True):
         del entry["transforms"]
-        _without_defaults(destination, entry, "versioned")
+        _without_defaults(destination, entry, "versioned", "rows_apart")
         if destination.transforms:
             pairs = ((name, one and transform_to_json(one)) for name, one in destination.transforms)
             entry["transforms"] = [list(pair) for pair in pairs]

@@ -167,9 +167,15 @@ def _into(plan: SyncPlan, destination: DestinationPlan) -> str:
         cuts = f"cuts in {destination.namespace}" if destination.cuts_only else _beside(plan, destination)
         return f"publishes as {who}; {cuts}, no live tables and no stream"
     return (
-        f"publishes as {destination.connection}, streams as {destination.writer}; live tables in"
+        f"{_logins(destination)}; live tables in"
         f" {destination.namespace}, {_beside(plan, destination)}"
     )
+
+
+def _logins(destination: DestinationPlan) -> str:
+    if not destination.writer:
+        return "publishes and streams as the account of its tasks"
+    return f"publishes as {destination.connection}, streams as {destination.writer}"
 
 
 def _beside(plan: SyncPlan, destination: DestinationPlan) -> str:
@@ -238,6 +244,8 @@ def _stored(plan: SyncPlan, entry: TablePlan) -> str:
 def _when(plan: SyncPlan, kind: str) -> str:
     if (only := plan.reconcile_only) is not None:
         return f"every day at {', '.join(only.at)} {only.timezone}, and on demand" if only.at else "on demand"
+    if kind == "reconcile" and plan.nightly is None:
+        return "on demand"
     if plan.nightly is None or kind != "nightly":
         return _WHEN[kind]
     hours, minutes = divmod(plan.nightly.run_at_delay_minutes, 60)

@@ -124,7 +124,8 @@ class DestinationPlan:
     `commit_every_ms`: the least time between two commits here, where the stream's own is less. `cuts_only`: it has no
     live tables and no stream; `no_cuts`: nothing else. `transforms`: by table the transform by which this destination
     alone holds it, where that is another one than the plan's: it was declared so, or a change of it has joined in some
-    destinations and not in all. None: it holds the source's rows.
+    destinations and not in all. None: it holds the source's rows. `rows_apart`: no SQL reaches the rows that are
+    staged for its cuts, so Great Expectations looks at none of them unless a check is declared.
     """
 
     name: str
@@ -141,6 +142,7 @@ class DestinationPlan:
     no_cuts: bool = False
     transforms: tuple[tuple[str, RowTransform | None], ...] = ()
     versioned: tuple[str, ...] = ()
+    rows_apart: bool = False
 
     @property
     def writer(self) -> str:

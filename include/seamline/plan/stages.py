@@ -175,21 +175,25 @@ def nightly_stages(plan: SyncPlan) -> tuple[Stage, ...]:
         ),
         Stage("verdicts", "Verdict of each table", "shows receipts, control totals, late rows and breaks per table"),
     ]
-    # What is held as it was compared is not read again.
-    has_rows = any(one.cut_source is CutSource.ROWS for one in plan.destinations)
-    keys = ", keys of staged tables are unique" if has_rows else ""
-    rules = f" and the rules of {plan.reconcile.expectations}.yaml" if plan.reconcile.expectations else ""
-    rules += "".join(f"; {name} holds" for name in dict.fromkeys(rule.name for rule in plan.reconcile.rules))
-    stages.append(
-        Stage(
-            "expectations",
-            "Great Expectations on the staged cut",
-            f"suite {plan.sync}__reconciliation: what reconciliation left behind is there for every table{keys}{rules};"
-            " red when reconciliation did not run",
-        )
-    )
+    stages.append(_expectations(plan))
     stages.append(Stage("gate", "Decide", _on_break(plan)))
     return (*stages, *(_publishing_to_several(plan) if len(plan.destinations) > 1 else _publishing(plan)))
+
+
+def _expectations(plan: SyncPlan) -> Stage:
+    # What is held as it was compared is not read again, and of files nobody reads rows by SQL.
+    seen = [one.name for one in plan.destinations if one.cut_source is CutSource.ROWS and not one.rows_apart]
+    where = "" if len(seen) == len(plan.destinations) else f" in {', '.join(seen)}"
+    keys = f", keys of staged tables{where} are unique" if seen else ""
+    rules = f" and the rules of {plan.reconcile.expectations}.yaml" if plan.reconcile.expectations else ""
+    rules += "".join(f"; {name} holds" for name in dict.fromkeys(rule.name for rule in plan.reconcile.rules))
+    none = "" if keys or rules else "; no rows of the cut are looked at"
+    return Stage(
+        "expectations",
+        "Great Expectations on what was found" if none else "Great Expectations on the staged cut",
+        f"suite {plan.sync}__reconciliation: what reconciliation left behind is there for every table{keys}{rules}{none};"
+        " red when reconciliation did not run",
+    )
 
 
 def _waiting(nightly: NightlyPlan) -> tuple[Stage, ...]:

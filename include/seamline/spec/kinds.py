@@ -140,6 +140,13 @@ def holds_cuts(kind: str) -> bool:
     return hasattr(installed.load(installed.SINKS, kind), _CUTS)
 
 
+def rows_apart(kind: str) -> bool:
+    """Whether a kind of destination stages rows for its cuts where no SQL reaches them."""
+    found = installed.load(installed.SINKS, kind)
+    shows = hasattr(found, "rows_url") and not hasattr(found, "copied")
+    return holds_cuts(kind) and cut_source(kind) is CutSource.ROWS and not shows
+
+
 def keeps_versions(kind: str) -> bool:
     """Whether a kind of destination can store the cuts of a table as versions."""
     return cast(_Sink, installed.load(installed.SINKS, kind)).powers.keeps_versions
