@@ -13,7 +13,9 @@ from seamline.domain.runs import Scope
 from seamline.domain.separate import READINGS, SEPARATE, Reading, Stand, readings_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, Verdict
 from seamline_airflow.page import date_report
+from seamline_airflow.page.language import COOKIE, Language
 from tests.dags import results
+from tests.dags.page_texts import flowing
 from tests.dags.test_page import date_page
 from tests.dags.test_page import platform as platform
 from tests.dags.test_page import signed_in as signed_in
@@ -72,6 +74,19 @@ def test_the_header_says_level_and_mode_and_codes_stand_behind_the_money(
     assert first < text.index("read: the destination holds") + 200
     for code in ("0-7-100", "c0ffee", "cdg1"):
         assert text.index("Control totals") < text.index(code)
+
+
+@pytest.mark.parametrize(
+    ("mode", "said", "in_chinese"),
+    [("delivered", "read", "读取"), ("read", "read", "读取"), ("log", "state as of", "状态截至")],
+)
+def test_the_moment_of_a_cut_is_not_called_a_commit(
+    signed_in: TestClient, platform: results.Platform, mode: str, said: str, in_chinese: str
+) -> None:
+    platform.found = [replace(results.clean(), mode=mode)]
+    assert f"<dt>{said}</dt><dd>2026-11-20 00:31:00 +08:00" in flowing(date_page(signed_in))
+    signed_in.cookies.set(COOKIE, Language.CHINESE)
+    assert f"<dt>{in_chinese}</dt><dd>2026-11-20 00:31:00 +08:00" in flowing(date_page(signed_in))
 
 
 def test_breaks_are_counted_by_kind_with_what_they_differ_by_in_each_currency(

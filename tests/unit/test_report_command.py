@@ -98,7 +98,7 @@ def test_the_report_goes_to_the_terminal_verdict_first(
     report_on(monkeypatch, [broken_cut()])
     said = capfdbinary.readouterr().out.decode()
     assert said.startswith("BREAK  settlement, 2026-11-21\n")
-    assert "guarantee           exactly_once" in said
+    assert "guarantee         exactly_once" in said
 
 
 def test_a_date_without_a_cut_says_not_run(
@@ -115,8 +115,8 @@ def test_the_newest_take_is_reported_and_with_a_version_the_one_that_published_i
     assert report_on(monkeypatch, takes) == 1
     assert report_on(monkeypatch, takes, "--version", "1") == 0
     newest, older = capfdbinary.readouterr().out.decode().split("MATCH  settlement, 2026-11-21\n")
-    assert newest.startswith("BREAK  ") and "run                 second" in newest
-    assert "run                 before" in older and "published as version 1" in newest, "versions are in both"
+    assert newest.startswith("BREAK  ") and "run               second" in newest
+    assert "run               before" in older and "published as version 1" in newest, "versions are in both"
 
 
 def test_a_version_that_is_not_there_is_refused_with_those_that_are(

@@ -6,6 +6,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
+import pytest
+
+from seamline.cli.status_text import render
 from seamline.domain.break_id import break_id
 from seamline.domain.cut_state import CutState, Failure, Headline, Publication
 from seamline.domain.date_before import DATE_BEFORE, SinceCut, date_before_to_json
@@ -14,6 +17,7 @@ from seamline.domain.level import level_evidence
 from seamline.domain.log_patch import LOG, LOG_BETWEEN, LogBetween, log_between_to_json
 from seamline.domain.made_from import OF_THE_DATE_ALONE
 from seamline.domain.row_transform import transforms_evidence
+from seamline.domain.runs import Scope
 from seamline.domain.self_test import SELF_TEST, SelfTest, self_test_to_json
 from seamline.domain.verdict import Break, BreakType, ControlTotal, TableVerdict, Verdict
 from seamline.domain.witness import THIRD_WITNESS, Mention, Moved, Witness
@@ -68,7 +72,8 @@ def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() ->
     for name, value in (
         ("verdict", "MATCH"),
         ("position", "0-1-7 bin.000001:99"),
-        ("position committed", MOMENT),
+        ("position committed", None),
+        ("position read", MOMENT),
         ("comparison began", MOMENT),
         ("mode", "barrier"),
         ("guarantee", "exactly_once"),
@@ -80,6 +85,21 @@ def test_the_header_says_position_moments_mode_and_what_the_run_was_made_of() ->
         ("run", "r"),
     ):
         assert column(found, "Report", name) == [value]
+
+
+@pytest.mark.parametrize(
+    ("mode", "known"), [("delivered", "position read"), ("read", "position read"), ("log", "state as of")]
+)
+def test_only_of_live_tables_it_is_said_when_the_position_was_committed(mode: str, known: str) -> None:
+    """Of a delivery `position committed` was the moment at which it was looked at."""
+    of_cut = replace(cut(MATCH), found=replace(reconciliation(MATCH, scope=Scope.CUT, day=TODAY), mode=mode))
+    live = report_of("settlement", [], [reconciliation(MATCH)], zone=UTC)
+    moments = ("position committed", "position read", "state as of")
+    assert {name for name in moments if column(report(of_cut), "Report", name) == [MOMENT]} == {known}
+    assert {name for name in moments if column(live, "Report", name) == [MOMENT]} == {"position committed"}
+    assert f"  {known}" in to_terminal(report(of_cut))
+    assert f"{known.removeprefix('position ')} 2026-11-21 01:02:03" in render([of_cut], [])
+    assert "committed" not in to_terminal(report(of_cut)) + render([of_cut], [])
 
 
 def test_the_level_of_a_partial_cut_is_shown_for_the_tables_that_were_compared_and_for_no_other() -> None:

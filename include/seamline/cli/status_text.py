@@ -17,7 +17,6 @@ from seamline.domain.row_transform import transforms_in_words
 from seamline.domain.runs import Reconciliation
 from seamline.domain.self_test import self_test_in_words
 from seamline.domain.sign_off import SignOff
-from seamline.domain.unlogged import DELIVERED, UNLOGGED
 from seamline.domain.verdict import ControlTotal, TableVerdict, nothing_compared, shared_reasons
 from seamline.domain.witness import third_witness_in_words
 from seamline.report.words import visible
@@ -138,8 +137,7 @@ def _title(headline: Headline, sync: str, destination: str, what: str, *, is_par
 
 def _compared(found: Reconciliation, zone: tzinfo) -> Iterator[str]:
     moment = found.position_time
-    done = "read" if found.mode in (UNLOGGED, DELIVERED) else "committed"
-    committed = f", {done} {moment_in_words(moment, zone)}" if moment else ""
+    committed = f", {found.moment} {moment_in_words(moment, zone)}" if moment else ""
     compared = f"compared {moment_in_words(found.ended_at, zone)}"
     yield f"{'':<{_VERDICT}}at {found.position or 'no position'}{committed}; {compared}"
     if hollow := nothing_compared(found.tables):

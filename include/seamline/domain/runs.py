@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from seamline.domain.digest import SegmentDigest
+from seamline.domain.log_patch import LOG
 from seamline.domain.position import Position
 from seamline.domain.recorded import Recorded
 from seamline.domain.verdict import TableVerdict, Verdict
@@ -110,6 +111,14 @@ class Scope(StrEnum):
     CUT = "cut"
 
 
+class Moment(StrEnum):
+    """What the moment beside a position says."""
+
+    COMMITTED = "committed"  # when the source committed it
+    READ = "read"  # when it was looked at; what stands there may be much older
+    AS_OF = "state as of"  # the moment whose state a cut from the log is
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """One table (or chunk) that one attempt staged, and what the source's own read view said of it.
@@ -168,6 +177,13 @@ class Reconciliation:
     ended_at: datetime
     evidence: Json = field(default_factory=dict)
     recorded: Recorded | None = field(default=None, compare=False)
+
+    @property
+    def moment(self) -> Moment:
+        """What `position_time` is. Of a read nobody knows when the last of it was committed."""
+        if self.scope is Scope.LIVE:
+            return Moment.COMMITTED
+        return Moment.AS_OF if self.mode == LOG else Moment.READ
 
     @property
     def is_altered(self) -> bool:

@@ -166,10 +166,7 @@ def _into(plan: SyncPlan, destination: DestinationPlan) -> str:
         who = destination.connection or "the account of its tasks"
         cuts = f"cuts in {destination.namespace}" if destination.cuts_only else _beside(plan, destination)
         return f"publishes as {who}; {cuts}, no live tables and no stream"
-    return (
-        f"{_logins(destination)}; live tables in"
-        f" {destination.namespace}, {_beside(plan, destination)}"
-    )
+    return f"{_logins(destination)}; live tables in {destination.namespace}, {_beside(plan, destination)}"
 
 
 def _logins(destination: DestinationPlan) -> str:

@@ -20,7 +20,7 @@ from seamline.domain.level import achieved_in_words, level_of
 from seamline.domain.log_patch import log_between_in_words
 from seamline.domain.made_from import by_log_in_words, day_slice_in_words, taken_over_in_words
 from seamline.domain.row_transform import transforms_in_words
-from seamline.domain.runs import CODE, Reconciliation
+from seamline.domain.runs import CODE, Moment, Reconciliation
 from seamline.domain.self_test import is_passed, self_test_in_words
 from seamline.domain.separate import separate_in_words
 from seamline.domain.sign_off import SignAct, SignOff, SignState, by_take
@@ -164,9 +164,9 @@ def _as_shown(block: Block, parts: Sequence[_Part]) -> Block:
 
 
 _HEADER = (
-    "verdict", "compared", "checks", "decision", "publication", "position", "position committed", "mode",
-    "comparison began", "comparison ended", "guarantee", "level", "level achieved", "configuration", "code", "digest",
-    "run",
+    "verdict", "compared", "checks", "decision", "publication", "position", "position committed", "position read",
+    "state as of", "mode", "comparison began", "comparison ended", "guarantee", "level", "level achieved",
+    "configuration", "code", "digest", "run",
 )  # fmt: skip
 
 
@@ -184,11 +184,11 @@ def _header(part: _Part, guarantees: Mapping[str, str], levels: Mapping[str, str
     ) if cut else (of_guaranteed(found.tables).value if found else None, None, None, None)  # fmt: skip
     compared: tuple[Cell, ...] = (
         str(found.position) if found.position else None,
-        found.position_time,
+        *(found.position_time if found.moment is one else None for one in Moment),
         found.mode or None,
         found.started_at,
         found.ended_at,
-    ) if found else (None,) * 5  # fmt: skip
+    ) if found else (None,) * (len(Moment) + 4)  # fmt: skip
     level = level_of(found, levels.get(str(part.about[1])))
     of_run = (_text(evidence.get(name)) for name in ("config_hash", CODE, "digest"))
     achieved = cut.level_in_words if cut else achieved_in_words(found)

@@ -143,7 +143,10 @@ class Comparison(Answer):
     )
     partial: bool
     position: str | None
-    position_time: datetime | None
+    position_time: datetime | None = Field(
+        description="Of live tables when the source committed the position; of a cut that was read when it was looked"
+        " at, and of one from the log the moment whose state it is."
+    )
     mode: str
     started_at: datetime | None = None
     ended_at: datetime | None = None
