@@ -12,6 +12,7 @@ import pytest
 from seamline.domain import audit
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.cut_state import CutState, state_of_cut
+from seamline.domain.declared import Step, StreamMark
 from seamline.domain.doubted import beside_the_log
 from seamline.domain.errors import Refused
 from seamline.domain.ledger import StreamId
@@ -159,6 +160,8 @@ class Platform:
         self.streams_cut_off: set[StreamId] = set()
         self.wants: list[tuple[StreamId, str]] = []
         self.wanted_streams: tuple[Any, ...] = ()
+        self.stream_marks: tuple[StreamMark, ...] = ()
+        self.steps: list[tuple[StreamId, Step]] = []
         self.host_states: tuple[Any, ...] = ()
         self.lags_of: dict[StreamId, tuple[float | None, ...]] = {}
         self.alarms: dict[tuple[str, str], str] = {}
@@ -335,6 +338,14 @@ class Platform:
 
     def readable_reports(self) -> tuple[dict[StreamId, StreamReport], dict[StreamId, str]]:
         return self.reports, self.unreadable_reports
+
+    def marks(self) -> tuple[StreamMark, ...]:
+        return self.stream_marks
+
+    def take(self, stream: StreamId, step: Step) -> None:
+        self.steps.append((stream, step))
+        if step is Step.END:
+            self.wanted_streams = tuple(one for one in self.wanted_streams if one.stream != stream)
 
     def want(self, stream: StreamId, *, plan_json: str) -> None:
         self.wants.append((stream, plan_json))

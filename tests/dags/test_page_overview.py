@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from seamline.domain.break_work import Work, WorkState
 from seamline.domain.cut_state import Headline
 from seamline.domain.decision import Decision, DecisionState
+from seamline.domain.declared import StreamMark
 from seamline.domain.errors import ConfigError, InvariantViolated
 from seamline.domain.ledger import StreamId
 from seamline.domain.runs import FAILURE, RunKind, RunState, Scope
@@ -268,6 +269,21 @@ def test_a_source_that_cannot_be_read_is_an_exception_with_a_deadline_before_any
     assert "Sources that cannot be read" in text and "committed &lt;b&gt;" in text and "of another sync" not in text
     (answered,) = signed_in.get("/api/v1/overview").json()["away"]
     assert (answered["source"], answered["due"]) == ("core_bank", "2026-11-20T04:00:00Z")
+
+
+def test_streams_that_are_declared_no_more_stand_on_the_overview_for_who_may_see_them(
+    signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = StreamId("payments", "warehouse")
+    platform.stream_marks = (StreamMark(results.STREAM, True), StreamMark(gone, False, NOON))
+    platform.reports = {gone: replace(results.report(), stream=gone)}
+    assert "Not declared any more" not in signed_in.get("/page").text
+    monkeypatch.setattr(access, "may_see", lambda *_: True)
+    text = html.unescape(flowing(signed_in.get("/page").text))
+    said = text.partition("Not declared any more</h2>")[2]
+    assert "payments@warehouse</strong>: not declared any more since 2026-11-20 04:00:00 +00:00" in said
+    assert f"has ended at {results.report().position}," in said
+    assert "`./seamline stream forget payments warehouse`" in said and "settlement@warehouse" not in said
 
 
 def test_a_break_that_nobody_signed_is_not_hidden_behind_the_match_of_a_newer_date(

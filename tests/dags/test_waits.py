@@ -14,6 +14,7 @@ from airflow.sdk.module_loading import import_string
 
 from seamline import settings
 from seamline.domain.cutover import Boundary
+from seamline.domain.declared import Step, StreamMark
 from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
 from seamline.domain.ledger import LedgerRow
 from seamline.ports import WantedStream
@@ -29,6 +30,7 @@ from seamline_airflow.triggers import stream_watch
 from seamline_airflow.triggers.cutover import CutoverTrigger
 from seamline_airflow.triggers.stream_watch import StreamWatchTrigger
 from tests.dags import results
+from tests.unit.declared import write_declarations
 
 HIGH = "high-1"
 
@@ -311,3 +313,33 @@ def test_a_host_that_nobody_brought_back_is_started_and_reported(
 
 def test_a_host_that_has_just_gone_is_left_to_its_supervisor() -> None:
     assert host_troubles([_host(is_alive=False, silent_s=5.0)], ["default"]) == []
+
+
+def test_the_look_ends_the_stream_of_a_deleted_file_and_its_alarm_and_says_what_it_has_done(
+    platform: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by a newcomer: `stream_late` named a sync for ever whose file was deleted."""
+    folder = write_declarations(tmp_path)
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(folder))
+    (folder / "syncs" / "settlement.yaml").rename(folder / "syncs" / "payments.yaml")
+    platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
+    platform.reports = {results.STREAM: results.report(epoch=1, lag_s=90.0)}
+    platform.stream_marks = (StreamMark(results.STREAM, is_wanted=True, since=datetime.now(UTC), age_s=120.0),)
+    platform.alarms = {("stream_late", "settlement@warehouse"): "old"}
+    look = StreamsCheckOperator(task_id="look")
+    logged: list[str] = []
+    look.log.info = lambda text, *values: logged.append(text % values)  # type: ignore[method-assign]
+    assert look.execute({}) == []
+    assert (platform.steps, platform.alarms) == ([(results.STREAM, Step.END)], {})
+    assert logged[0] == "settlement@warehouse: it ends, for it is declared no more; it keeps its position"
+
+
+def test_a_look_into_a_folder_that_is_away_ends_no_stream(
+    platform: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
+    platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
+    platform.reports = {results.STREAM: results.report(epoch=1)}
+    platform.stream_marks = (StreamMark(results.STREAM, is_wanted=True, since=datetime.now(UTC), age_s=1e6),)
+    assert StreamsCheckOperator(task_id="look").execute({}) == ["settlement@warehouse"]
+    assert platform.steps == []

@@ -81,6 +81,7 @@ def status_of(
     wanted: Sequence[WantedStream] = (),
 ) -> int:
     director = SimpleNamespace(
+        marks=lambda: (),
         latest_reports=lambda: {one.stream: one for one in streams},
         all_wanted=lambda: wanted,
         hosts=tuple,

@@ -350,4 +350,17 @@ def test_a_stream_that_ended_with_its_destination_is_not_shown_and_one_that_is_w
     assert (gone.word, stands.word) == (Word.STOPPED, Word.STOPPED)
     assert streams_in_order([gone], ["archive"]) == []
     assert streams_in_order([gone], ["warehouse"]) == [gone]
-    assert streams_in_order([stands], ["archive"]) == [stands]
+    (leaves,) = streams_in_order([stands], ["archive"])
+    assert leaves.word is Word.STOPPED
+
+
+def test_a_stream_whose_destination_was_taken_out_says_so_at_once() -> None:
+    """`status` called it streaming, and no more, until a run of the next day."""
+    (streaming,) = stream_states([wanted()], {STREAM: report()}, [Host()], [], now=NOW).values()
+    (leaves,) = streams_in_order([streaming], ["archive"])
+    assert (leaves.word, leaves.why) == (
+        Word.STREAMING, "its destination is taken out of the sync, and it ends within minutes",
+    )  # fmt: skip
+    assert leaves.is_green
+    for declared in (["archive", "warehouse"], []):
+        assert streams_in_order([streaming], declared) == [streaming], "of a file that cannot be read nothing is known"

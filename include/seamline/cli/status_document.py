@@ -12,11 +12,20 @@ from seamline.sync.stream_state import StreamState, log_kept_document
 
 
 def whole(seen: Seen) -> dict[str, Any]:
-    """`syncs`, and `alarms` with those that are over."""
+    """`syncs`, `alarms` with those that are over, and `undeclared`: streams that are declared no more."""
     alarms = [_alarm(one, seen) for one in (*seen.streams.alarms, *seen.streams.over)]
     over = {(one.kind, one.subject) for one in seen.streams.over}
     return {
         "syncs": [_sync(one, seen) for one in seen.syncs],
+        "undeclared": [
+            {
+                "stream": str(mark.stream),
+                "since": mark.since,
+                "has_ended": not mark.is_wanted,
+                "position": str(position) if position else None,
+            }
+            for mark, position in seen.streams.undeclared
+        ],
         "alarms": [{**one, "is_over": (one["kind"], one["subject"]) in over} for one in alarms],
     }
 

@@ -29,8 +29,13 @@ _VERDICT = max(len(word) for word in Headline) + 2
 
 
 def whole(seen: Seen) -> str:
-    """Every sync, then the alarms."""
-    return "".join([*(_sync(one, seen) for one in seen.syncs), *_alarms(seen)])
+    """Every sync, then streams that are declared no more, then the alarms."""
+    return "".join([*(_sync(one, seen) for one in seen.syncs), *_undeclared(seen), *_alarms(seen)])
+
+
+def _undeclared(seen: Seen) -> Iterator[str]:
+    for mark, position in seen.streams.undeclared:
+        yield f"\n{mark.stream}: {mark.in_words(position)}\n"
 
 
 def _sync(one: SyncSeen, seen: Seen) -> str:

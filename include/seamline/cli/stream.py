@@ -1,8 +1,9 @@
-"""Pause, resume or restart the streams of a sync.
+"""Pause, resume, restart or forget the streams of a sync.
 
 A paused stream stands still at the end of a transaction and keeps its place; nothing is lost, it lags. Who paused it,
 since when and why is shown until it goes on. Restart wants a stream again that had failed for good, once its cause is
-mended.
+mended. Forget is for a stream that is declared no more and has ended: the log keeps nothing for it any longer, so it
+comes back only by an onboarding. Its tables, its cuts and their reports stay.
 """
 
 import argparse
@@ -12,17 +13,20 @@ from contextlib import closing
 from seamline import registry, settings
 from seamline.cli.answer import give
 from seamline.cli.person import person
+from seamline.domain.declared import DeclaredNow
 from seamline.domain.errors import ConfigError, Refused
 from seamline.domain.ledger import StreamId
 from seamline.platform.streams import PlatformStreamDirector
+from seamline.spec.declared import declared_now
 from seamline.spec.faults import guess
 from seamline.spec.load import read_folder
 
 ORDERS = {"pause": "pauses at its next whole transaction", "resume": "goes on", "restart": "is wanted again"}
+FORGOTTEN = "is forgotten: the log keeps nothing for it, its tables stay, and only an onboarding brings it back"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("order", choices=ORDERS)
+    parser.add_argument("order", choices=[*ORDERS, "forget"])
     parser.add_argument("sync")
     parser.add_argument("destination", nargs="?", default="", help="only the stream into this destination")
     parser.add_argument("--reason", default="", help="why; of a pause also for those who see it stand")
@@ -34,6 +38,8 @@ def run(args: argparse.Namespace) -> int:
     reason = " ".join(args.reason.split())
     ordered: list[StreamId] = []
     with closing(registry.director()) as director:
+        if args.order == "forget":
+            return _forget(director, args, reason)
         for stream in _streams(director, args.sync, args.destination):
             match args.order:
                 case "pause":
@@ -46,6 +52,35 @@ def run(args: argparse.Namespace) -> int:
             sys.stdout.write(f"{stream} {ORDERS[args.order]}\n")
     give(args, {"order": args.order, "reason": reason, "streams": ordered})
     return 0
+
+
+def _forget(director: PlatformStreamDirector, args: argparse.Namespace, reason: str) -> int:
+    known = [one for one in director.known() if one.sync == args.sync and args.destination in ("", one.destination)]
+    gone = _undeclared(known, declared_now(settings.load().declarations))
+    if not gone:
+        asked = f"{args.sync} into {args.destination}" if args.destination else args.sync
+        raise Refused(
+            f"there is no stream of {asked} that is declared no more",
+            hint="delete the file of the sync, or take the destination out of it, first",
+            sync=args.sync,
+        )
+    for stream in gone:
+        director.forget(stream, by=person(), reason=reason)
+        sys.stdout.write(f"{stream} {FORGOTTEN}\n")
+    give(args, {"order": args.order, "reason": reason, "streams": gone})
+    return 0
+
+
+def _undeclared(known: list[StreamId], now: DeclaredNow) -> list[StreamId]:
+    if now.settled_s is None:
+        raise ConfigError(f"nobody knows what is declared: {now.why}", hint="bring the folder of declarations back")
+    said = {one: now.declares(one) if one.sync in now.syncs else False for one in known}
+    if unknown := [one for one, is_declared in said.items() if is_declared is None]:
+        raise ConfigError(
+            f"whether {unknown[0]} is declared cannot be read from the file of its sync",
+            hint="`./seamline validate` says what is wrong in it; a file with another ending than .yaml has to go too",
+        )
+    return [one for one, is_declared in said.items() if not is_declared]
 
 
 def _streams(director: PlatformStreamDirector, sync: str, destination: str) -> list[StreamId]:

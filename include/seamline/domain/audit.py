@@ -63,6 +63,7 @@ class Kind(StrEnum):
     STREAM_PAUSED = "stream paused"
     STREAM_RESUMED = "stream resumed"
     STREAM_RESTARTED = "stream restarted"
+    STREAM_FORGOTTEN = "stream forgotten"
 
     TABLE_PARKED = "table parked"
     TABLE_RETURNED = "table returned"

@@ -191,8 +191,8 @@ def _expectations(plan: SyncPlan) -> Stage:
     return Stage(
         "expectations",
         "Great Expectations on what was found" if none else "Great Expectations on the staged cut",
-        f"suite {plan.sync}__reconciliation: what reconciliation left behind is there for every table{keys}{rules}{none};"
-        " red when reconciliation did not run",
+        f"suite {plan.sync}__reconciliation: what reconciliation left behind is there for every"
+        f" table{keys}{rules}{none}; red when reconciliation did not run",
     )
 
 

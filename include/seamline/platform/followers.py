@@ -92,7 +92,7 @@ class PlatformFollowers:
         def work(session: Session) -> None:
             named = {"sync": stream.sync, "to": stream.destination, "stream": str(stream), "reason": reason}
             changed = session.execute(
-                "update stream set is_wanted = false, is_cut_off = true"
+                "update stream set is_wanted = false, is_cut_off = true, undeclared_since = null"
                 " where sync = %(sync)s and destination = %(to)s and not is_cut_off",
                 named,
             ).rowcount

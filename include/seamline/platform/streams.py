@@ -10,6 +10,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from seamline.domain.audit import FROM_COMMAND_LINE, Act, Kind, Subject
+from seamline.domain.declared import Step, StreamMark
 from seamline.domain.errors import Refused, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.position import Position, position_to_json
@@ -73,6 +74,14 @@ where %(sync)s in ('', sync) and minute > clock_timestamp() - make_interval(secs
     and steps_ago between 0 and %(steps)s - 1
 group by sync, destination, steps_ago
 """
+# Of streams that are declared no more. One that ended for another reason is not wanted again when it is declared.
+_DECLARED_AGAIN = "undeclared_since = null"
+_STEPS = {
+    Step.NOTE: "undeclared_since = clock_timestamp() where is_wanted and undeclared_since is null",
+    Step.END: "is_wanted = false where is_wanted and undeclared_since is not null",
+    Step.GO_ON: f"is_wanted = not is_cut_off, wanted_at = clock_timestamp(), {_DECLARED_AGAIN}"
+    " where undeclared_since is not null",
+}
 _NOT_PAUSED = "is_paused = false, paused_by = '', paused_at = null, pause_reason = ''"
 
 
@@ -159,7 +168,8 @@ class PlatformStreamDirector:
             session.execute(
                 "insert into stream (sync, destination, pool, plan_json, is_wanted) values (%s, %s, %s, %s, true)"
                 " on conflict (sync, destination) do update set pool = excluded.pool, plan_json = excluded.plan_json,"
-                " is_wanted = true, want_number = stream.want_number + 1, wanted_at = clock_timestamp()",
+                " is_wanted = true, want_number = stream.want_number + 1, wanted_at = clock_timestamp(),"
+                f" {_DECLARED_AGAIN}",
                 (stream.sync, stream.destination, pool, plan_json),
             )
             _forget_failure(session, stream)
@@ -168,7 +178,17 @@ class PlatformStreamDirector:
 
     def unwant(self, stream: StreamId) -> None:
         """Let the stream stop at its next END."""
-        self._change(stream, "is_wanted = false")
+        self._change(stream, f"is_wanted = false, {_DECLARED_AGAIN}")
+
+    def forget(self, stream: StreamId, *, by: str, reason: str = "", origin: str = FROM_COMMAND_LINE) -> None:
+        """Let the stream stop, and what the log keeps for it go: it comes back by a new load, as one that was cut
+        off. Its tables and its ledger stay as they are."""
+        why = {"reason": reason} if reason else {}
+        self._change(
+            stream,
+            f"is_wanted = false, is_cut_off = true, {_DECLARED_AGAIN}",
+            act=_act(Kind.STREAM_FORGOTTEN, stream, by, origin, **why),
+        )
 
     def pause(self, stream: StreamId, *, by: str, reason: str = "", origin: str = FROM_COMMAND_LINE) -> None:
         """Let the stream stand still at its next END until `resume`; it keeps its slot. Refused where none is known.
@@ -193,7 +213,8 @@ class PlatformStreamDirector:
         """Want the stream again by the plan it has: it starts also after it was paused or had failed for good."""
         self._change(
             stream,
-            f"is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp(), {_NOT_PAUSED}",
+            "is_wanted = true, want_number = want_number + 1, wanted_at = clock_timestamp(),"
+            f" {_DECLARED_AGAIN}, {_NOT_PAUSED}",
             then=_forget_failure,
             act=_act(Kind.STREAM_RESTARTED, stream, by, origin),
         )
@@ -229,6 +250,28 @@ class PlatformStreamDirector:
             return tuple(StreamId(*row) for row in cursor)
 
         return self._database.transact(work)
+
+    def marks(self) -> tuple[StreamMark, ...]:
+        """Every stream that is wanted, or has ended because it is declared no more."""
+
+        def work(session: Session) -> tuple[StreamMark, ...]:
+            cursor = session.execute(
+                "select sync, destination, is_wanted, undeclared_since,"
+                " coalesce(extract(epoch from clock_timestamp() - undeclared_since), 0)::double precision"
+                " from stream where is_wanted or undeclared_since is not null order by sync, destination"
+            )
+            return tuple(StreamMark(StreamId(row[0], row[1]), *row[2:]) for row in cursor)
+
+        return self._database.transact(work)
+
+    def take(self, stream: StreamId, step: Step) -> None:
+        """About a stream that is declared no more, or again. Without effect where somebody was faster."""
+
+        def work(session: Session) -> None:
+            statement = f"update stream set {_STEPS[step]} and sync = %s and destination = %s"
+            session.execute(statement.encode(), (stream.sync, stream.destination))
+
+        self._database.transact(work)
 
     def cut_off(self) -> frozenset[StreamId]:
         """Streams that ended because they were too far behind, and were not wanted again since."""

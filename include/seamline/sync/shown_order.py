@@ -4,9 +4,11 @@ Those that are not declared any more come behind, by name. Pure.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from seamline.domain.ledger import StreamId
+from seamline.domain.phrase import joined, phrase
 from seamline.sync.stream_state import StreamState
 
 
@@ -50,10 +52,17 @@ def newest_of_date(takes: Sequence[FoundT], declared: Sequence[str]) -> list[Fou
 
 
 def streams_in_order(states: Iterable[StreamState], declared: Sequence[str]) -> list[StreamState]:
-    """Without those that have ended because their destination was taken out."""
+    """Without those that have ended because their destination was taken out; of one that has not yet, that it will.
+    Of a sync whose file cannot be read, `declared` is empty, and nothing is known."""
     place = _place(declared)
     shown = (one for one in states if one.stream.destination in declared or not one.is_unwanted)
-    return sorted(shown, key=lambda one: place(one.stream.destination))
+    said = (_taken_out(one) if declared and one.stream.destination not in declared else one for one in shown)
+    return sorted(said, key=lambda one: place(one.stream.destination))
+
+
+def _taken_out(state: StreamState) -> StreamState:
+    why = phrase("its destination is taken out of the sync, and it ends within minutes")
+    return replace(state, why=joined("; ", [part for part in (why, state.why) if part]))
 
 
 def by_stream(streams: Iterable[StreamId], declared: Sequence[str]) -> list[StreamId]:

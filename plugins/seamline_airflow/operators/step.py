@@ -11,6 +11,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from seamline import settings
 from seamline.domain.calendar import day_of
 from seamline.domain.date_before import late_in_words
+from seamline.domain.declared import Step
 from seamline.domain.errors import GateFailed
 from seamline.domain.ledger import StreamId
 from seamline.domain.phrase import counted
@@ -25,7 +26,7 @@ from seamline.spec.load import declared_destinations
 from seamline.sync import onboard
 from seamline.sync.fatal_problems import refuse_fatal
 from seamline.sync.stream_state import HOST_GONE, StreamState, Word, alarms_over, not_wanted
-from seamline_airflow import deadline, onboarding, parts, runs
+from seamline_airflow import deadline, declared_streams, onboarding, parts, runs
 from seamline_airflow.errors import task_errors
 from seamline_airflow.local_pools import make_pools_here
 from seamline_airflow.operators.gate import compares_only
@@ -290,7 +291,8 @@ class WantStreamOperator(BaseOperator):
         names = {*plan.destination_names, *declared_destinations(settings.load().declarations, plan.sync)}
         for each in director.wanted_of(plan.sync):
             if each.stream.destination not in names:
-                director.unwant(each.stream)
+                for step in (Step.NOTE, Step.END):
+                    director.take(each.stream, step)
                 self.log.info("%s ends: its destination is not declared any more", each.stream)
 
 
@@ -354,12 +356,14 @@ class StreamsCheckOperator(BaseOperator):
     Red with the reasons when something is wrong; the same is kept as open alarms in the platform database. Red also
     where a stream is paused or not known to be well and that is worth no alarm yet. A pool whose host is gone, and
     which its supervisor did not bring back, gets a new host. Restarts of streams within seconds are the host's own.
-    On the local stack it first makes the pools of syncs that were declared since.
+    On the local stack it first makes the pools of syncs that were declared since. Streams that are declared no more
+    end, and go on once they are declared again.
     """
 
     def execute(self, context: Any) -> list[str]:
         make_pools_here()
         with task_errors(), parts.platform() as store:
+            declared_streams.settle(self.log)
             seen = look()
             found = troubles(seen)
             for each in seen.wanted:

@@ -179,7 +179,9 @@ def page(
         visible = [name for name in reports.syncs() if access.may_see(visit.user, name)]
         seen = overview.read(visible, before=before, now=datetime.now(UTC), who=acting.name_of(visit.user))
         may = {name: sign_pages.rights(visit.user, name) for name in seen.with_acts}
-        return render("overview.html", visit, before=before, seen=seen, may=may, lags=reports.lags())
+        gone = () if before else reports.undeclared()
+        gone = [one for one in gone if access.may_see(visit.user, one[0].stream.sync)]
+        return render("overview.html", visit, before=before, seen=seen, may=may, lags=reports.lags(), gone=gone)
     access.require(visit.user, sync)
     if business_date:
         # Its PDF stands one click away.

@@ -1,0 +1,76 @@
+"""Which streams are declared no more, as one look at the folder of declarations has it. Pure.
+
+Who deletes the file of a sync, or takes a destination out of it, means the stream too. A file that is only wrong, and a
+file system that is away for a moment, mean nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from enum import Enum, auto
+
+from seamline.domain.calendar import moment_in_words
+from seamline.domain.ledger import StreamId
+from seamline.domain.phrase import phrase
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredNow:
+    """`syncs`: those of which a file stands, right or wrong. `declares`: whether the file of its sync names the
+    stream's destination; None where that file is wrong. `settled_s`: for how long something has to be gone before that
+    counts; None: what is not seen may be there, and `why`."""
+
+    syncs: frozenset[str]
+    declares: Callable[[StreamId], bool | None]
+    settled_s: float | None
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamMark:
+    """A stream that is wanted, or was until it was declared no more. `since`: the first look that did not find it,
+    `age_s` ago; None where the newest one has found it."""
+
+    stream: StreamId
+    is_wanted: bool
+    since: datetime | None = None
+    age_s: float = 0.0
+
+    def in_words(self, position: object = None, zone: tzinfo = UTC) -> str:
+        """Of one that is not declared, behind the stream's name. `position`: where it stands, if that is known."""
+        since = moment_in_words(self.since, zone) if self.since else ""
+        if self.is_wanted:
+            return phrase(
+                "not declared any more since %(since)s; its stream ends within minutes if that stays so", since=since
+            )
+        return phrase(
+            "not declared any more since %(since)s; its stream has ended at %(position)s, where it goes on once it is"
+            " declared again. The log keeps what it needs for that: `%(command)s` lets go of it",
+            since=since,
+            position=position or phrase("no position"),
+            command=f"./seamline stream forget {self.stream.sync} {self.stream.destination}",
+        )
+
+
+class Step(Enum):
+    """What is to be done about a stream."""
+
+    NOTE = auto()  # it is not declared: a later look decides
+    END = auto()
+    GO_ON = auto()  # it is declared again
+
+
+def steps(marks: Sequence[StreamMark], now: DeclaredNow) -> list[tuple[StreamId, Step]]:
+    """No stream ends by the look that misses it first."""
+    return [(one.stream, step) for one in marks if (step := _step(one, now)) is not None]
+
+
+def _step(mark: StreamMark, now: DeclaredNow) -> Step | None:
+    is_declared = now.declares(mark.stream) if mark.stream.sync in now.syncs else False
+    if now.settled_s is None or is_declared is None:
+        return None
+    if is_declared:
+        return Step.GO_ON if mark.since is not None else None
+    if mark.since is None:
+        return Step.NOTE
+    return Step.END if mark.is_wanted and mark.age_s >= now.settled_s else None
