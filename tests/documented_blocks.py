@@ -170,6 +170,10 @@ PARSED: Mapping[str, Mapping[str, str]] = {
     "docs/how-to/sync-without-a-log.md": {
         "./seamline grants": "asks every declared server; tests/integration/test_validate_online.py asks them",
     },
+    "docs/how-to/take-a-sync-away.md": {
+        "./seamline capture reset": "the command of restore-after-a-disaster.md",
+        "./seamline stream forget": "tests/integration/test_stream_orders.py runs it; the demo's sync is needed",
+    },
     "docs/how-to/transform-a-table.md": {
         "-- include/transforms/client": _TRANSFORM.format("tests/integration/test_transformed_tables.py"),
         "from pyspark.sql import DataFrame": _TRANSFORM.format("tests/spark/test_transform_against_spark.py"),

@@ -50,15 +50,7 @@ from seamline.spec.destination import Destination
 from seamline.spec.document import Path_
 from seamline.spec.expectations import Check
 from seamline.spec.faults import DeclarationsInvalid, Fault, guess
-from seamline.spec.kinds import (
-    carries_cuts_on,
-    cut_source,
-    holds_cuts,
-    keeps_versions,
-    name_limit,
-    rows_apart,
-    takes_streams,
-)
+from seamline.spec.kinds import carries_cuts_on, holds_cuts, keeps_versions, name_limit, rows_apart, takes_streams
 from seamline.spec.load import Declarations
 from seamline.spec.night import SystemDate
 from seamline.spec.source import Archive, DeclaredSource, UnloggedDatabase
@@ -424,11 +416,10 @@ def _not_by_log(declarations: Declarations, sync: SyncSpec, why: str) -> tuple[s
     """What keeps `from: auto` from the log whatever the log holds. `why`: where the end of a date is not there."""
     if why:
         return (why,)
-    kinds = {name: declarations.destinations[name].kind for name in sync.destinations}
     unfit = [
-        f"{name} ({kind}) cannot make a cut from the one before it"
-        for name, kind in kinds.items()
-        if holds_cuts(kind) and cut_source(kind) is CutSource.ROWS and not carries_cuts_on(kind)
+        f"{one.destination} ({one.kind}) cannot make a cut from the one before it"
+        for one in (declarations.destinations[name] for name in sync.destinations)
+        if holds_cuts(one.kind) and one.cut_source is CutSource.ROWS and not carries_cuts_on(one.kind)
     ]
     dated = [one.name for one in sync.tables if one.business_date and one.transform and not one.parked]
     if dated:
