@@ -96,6 +96,12 @@ FIGURES = (
         cure="[all alarms](alarms.md)",
     ),
     Figure(
+        "streams that are declared no more: since when, where each stands, and whether it `has_ended`",
+        "one entry each",
+        ("undeclared[]",),
+        cure="[take a sync away](../how-to/take-a-sync-away.md)",
+    ),
+    Figure(
         "how many programs of the local stack run, and the names of those that do not",
         "a text",
         ("processes",),
