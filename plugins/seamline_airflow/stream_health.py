@@ -27,7 +27,8 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Streams and hosts at one moment. `unreadable`: streams whose report cannot be read, and why."""
+    """Streams and hosts at one moment. `unreadable`: streams whose report cannot be read, and why. `undeclared`: those
+    that have ended because they are declared no more."""
 
     wanted: tuple[WantedStream, ...]
     states: Mapping[StreamId, StreamState]
@@ -35,13 +36,16 @@ class Look:
     hosts: tuple[Any, ...]
     alarms: tuple[Any, ...]
     unreadable: Mapping[StreamId, str] = field(default_factory=dict)
+    undeclared: frozenset[StreamId] = frozenset()
 
 
 def look(sync: str = "") -> Look:
     """Of all streams, or of those of one sync. Whoever judges them by it stops where a report cannot be read."""
     with parts.platform() as store, parts.director() as director:
         wanted = director.wanted_of(sync) if sync else director.all_wanted()
-        return _seen(wanted, director.latest_reports(sync), director.hosts(), store.open_alarms())
+        gone = frozenset(one.stream for one in director.marks() if not one.is_wanted)
+        seen = _seen(wanted, director.latest_reports(sync), director.hosts(), store.open_alarms())
+    return replace(seen, undeclared=gone)
 
 
 def look_at_readable() -> Look:

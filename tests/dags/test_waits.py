@@ -16,7 +16,7 @@ from seamline import settings
 from seamline.domain.cutover import Boundary
 from seamline.domain.declared import Step, StreamMark
 from seamline.domain.errors import ConfigError, InvariantViolated, SeamlineError, TransientError
-from seamline.domain.ledger import LedgerRow
+from seamline.domain.ledger import LedgerRow, StreamId
 from seamline.ports import WantedStream
 from seamline.stack import airflow_pools
 from seamline.stack.layout import Layout
@@ -204,6 +204,17 @@ def test_what_passes_does_not_end_the_watch(
     monkeypatch.setattr(stream_watch, "look", look)
     until = (datetime.now(UTC) + timedelta(seconds=0.1)).isoformat()
     assert _events(StreamWatchTrigger("settlement", ["warehouse"], until, 0.02)) == [{"status": "ended"}]
+
+
+def test_a_stream_that_was_taken_out_of_its_sync_meanwhile_does_not_make_the_date_red(platform: Any) -> None:
+    platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
+    platform.reports = {results.STREAM: results.report(epoch=1)}
+    trigger = StreamWatchTrigger("settlement", ["warehouse", "vault"], "2099-01-01T00:00:00+00:00", 0.01)
+    (event,) = _events(trigger)
+    assert event == {"status": "error", "message": "settlement@vault: it is not wanted"}
+    platform.stream_marks = (StreamMark(StreamId("settlement", "vault"), is_wanted=False, since=datetime.now(UTC)),)
+    trigger.until = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat()
+    assert _events(trigger) == [{"status": "ended"}]
 
 
 def test_the_watch_ends_with_its_date(platform: Any) -> None:

@@ -29,9 +29,9 @@ class Seen:
 
 
 def look(sync: str, destinations: Sequence[str]) -> list[Seen]:
-    """Each stream of this sync."""
+    """Each stream of this sync, but those that were taken out of it meanwhile: a wait knows the list of its begin."""
     seen = stream_health.look(sync)
-    streams = [StreamId(sync, destination) for destination in destinations]
+    streams = [one for name in destinations if (one := StreamId(sync, name)) not in seen.undeclared]
     return [Seen(seen.states.get(stream) or not_wanted(stream, None), seen.reports.get(stream)) for stream in streams]
 
 
