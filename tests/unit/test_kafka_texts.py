@@ -1,5 +1,10 @@
 """Values of messages as plain texts: exact, or refused."""
 
+import math
+import random
+import struct
+from collections import Counter
+from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
@@ -97,6 +102,47 @@ def test_a_value_is_taken_exactly(declared_type: str, value: Any, form: str, tex
 def test_a_value_that_could_only_be_guessed_or_rounded_is_refused(declared_type: str, value: Any, form: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 (who reads a message gives it its words)
         text_of(column(declared_type), value, form)
+
+
+def _numbers() -> Iterator[str]:
+    """Of any length and size, and the floats of both widths that lie around powers of two and ten."""
+    chance = random.Random(1)
+    for _ in range(4_000):
+        yield f"{chance.randrange(100)}.{chance.randrange(10 ** chance.randint(1, 20))}"
+        yield f"{chance.randrange(1, 10 ** chance.randint(1, 18))}E{chance.randint(-340, 308)}"
+        yield str(chance.randrange(2 ** chance.randint(1, 70)))
+        yield f"{2.0 ** chance.randint(-1074, 1000):.{chance.randint(1, 20)}g}"
+        (of_32,) = struct.unpack("f", struct.pack("f", chance.uniform(-1e4, 1e4)))
+        yield f"{of_32:.{chance.randint(5, 17)}g}"
+
+
+@pytest.mark.parametrize("declared_type", ["float", "double"])
+def test_a_number_whose_digits_nobody_counts_is_one_that_counting_them_would_take(declared_type: str) -> None:
+    """Each number is held against the rule itself: with as many digits the column's own number is the same."""
+    outcomes = Counter[bool]()
+    of = column(declared_type)
+    for text in _numbers():
+        written = Decimal(text)
+        try:
+            held = float(text_of(of, written) or "")
+        except ValueError:
+            held = math.nan
+        is_taken = not math.isnan(held)
+        if not is_taken:
+            held = float(text)
+            held = as_float(held) if declared_type == "float" else held
+        digits = len(written.as_tuple().digits)
+        assert is_taken == (math.isfinite(held) and Decimal(f"{held:.{digits}g}") == written), text
+        outcomes[is_taken] += 1
+    assert min(outcomes[True], outcomes[False]) > 1_000
+
+
+def as_float(number: float) -> float:
+    try:
+        (found,) = struct.unpack("f", struct.pack("f", number))
+    except OverflowError:
+        return math.inf
+    return float(found)
 
 
 def test_null_is_refused_where_a_column_takes_none() -> None:

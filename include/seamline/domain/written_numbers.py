@@ -7,6 +7,8 @@ import re
 from decimal import Decimal, InvalidOperation
 
 _NO_FINITE_NUMBER = re.compile(r"[+-]?(?:nan|inf(?:inity)?)", re.IGNORECASE)
+# With so many digits.
+_FORMS = tuple(f".{digits}g" for digits in range(18))
 
 
 def is_no_finite_number(text: str) -> bool:
@@ -15,7 +17,9 @@ def is_no_finite_number(text: str) -> bool:
 
 def is_written(text: str, value: float) -> bool:
     """`value`: what the column holds of `text`."""
-    if is_no_finite_number(text):
+    # Most writers write no zeros behind it: then nothing has to be counted exactly.
+    digits = len(text.lstrip("-0.").replace(".", ""))
+    if (digits < len(_FORMS) and format(value, _FORMS[digits]) == text) or is_no_finite_number(text):
         return True
     try:
         number = Decimal(text)

@@ -38,6 +38,10 @@ _TIME = re.compile(r"([0-9]{2}):([0-5][0-9]):([0-5][0-9])(?:\.([0-9]{1,9}))?")
 _DIGITS = 6
 _HOURS = 24
 _UNSIGNED_END = 2**64
+# No number of so few letters is changed by its column, where that has all of its bits: so it is from this number on.
+_FLOAT_LETTERS, _DOUBLE_LETTERS = 6, 15
+_ALL_BITS_FROM = 2.0**-126
+_SINGLE = struct.Struct("f")
 # More digits than any decimal has here: nothing is rounded while it is looked at.
 _EXACT = Context(prec=400)
 
@@ -113,25 +117,31 @@ def _unscaled(text: str, scale: int) -> Decimal:
 def _real(column: Column, value: Any, _: str) -> str:
     if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
         raise _not(column, value)
+    # A `Decimal` becomes a float by its text in any case.
+    text = str(value)
     is_word = isinstance(value, str) and is_no_finite_number(value)
     if isinstance(value, str) and not is_word and not _NUMBER.fullmatch(value):
         raise _not(column, value)
-    found = float(value)
+    found, letters = float(text), _DOUBLE_LETTERS
     if column.kind is Kind.FLOAT and math.isfinite(found):
-        found = _of_32_bits(found)
+        found, letters = _of_32_bits(found), _FLOAT_LETTERS
     if not math.isfinite(found) and not is_word:
         raise _not(column, value, ": too large")
-    if not is_written(str(value), found):
-        raise _not(column, value, f": it would be {found!r}")
-    return repr(found)
+    shown = repr(found)
+    # Most numbers need no look at their digits, which costs more than all the rest.
+    is_kept = shown == text or (len(text) <= letters and abs(found) >= _ALL_BITS_FROM)
+    if not is_kept and not is_written(text, found):
+        raise _not(column, value, f": it would be {shown}")
+    return shown
 
 
 def _of_32_bits(number: float) -> float:
     """As a column of 32 bits holds it; infinite where it is too large."""
     try:
-        return float(struct.unpack("f", struct.pack("f", number))[0])
+        found: float = _SINGLE.unpack(_SINGLE.pack(number))[0]
     except OverflowError:
         return math.inf
+    return found
 
 
 def _truth(column: Column, value: Any, _: str) -> str:
