@@ -180,6 +180,10 @@ def test_all_rows_of_a_flat_message_of_canals_are_taken_in_their_order() -> None
         ("DINDEX", "products", "DROP INDEX `PRIMARY` ON products", ["ddl"]),
         ("QUERY", "", "ALTER TABLE inventory.products ADD COLUMN a int", ["ddl"]),
         ("QUERY", "products", "GRANT SELECT ON products TO reader", []),
+        ("QUERY", "", "TRUNCATE TABLE products WAIT 5", ["t"]),
+        ("QUERY", "", "/* all */ truncate `inventory`.`products`", ["t"]),
+        ("QUERY", "", "TRUNCATE TABLE IF EXISTS other.products", []),
+        ("QUERY", "", "SELECT 'TRUNCATE TABLE products'", []),
     ],
 )
 def test_a_statement_of_canals_concerns_the_tables_that_it_alters(

@@ -46,6 +46,7 @@ _NAMED = {
 }
 # Of statements of indexes the only one that changes what a row is known by.
 _KEY_DROPPED = re.compile(rf"^\s*drop\s+index\s+(?:if\s+exists\s+)?{_IDENTIFIER}\s+on\s+{_TABLE}", re.IGNORECASE)
+_EMPTIED = re.compile(rf"^\s*truncate\s+(?:table\s+)?(?:if\s+exists\s+)?{_TABLE}", re.IGNORECASE)
 # The whole database, also in the form that makes it again.
 _DATABASE_GONE = re.compile(
     rf"^\s*(?:drop|create\s+or\s+replace)\s+(?:database|schema)\s+(?:if\s+exists\s+)?{_IDENTIFIER}", re.IGNORECASE
@@ -127,6 +128,13 @@ def altered_tables(statement: str) -> tuple[tuple[str, str], ...]:
     if named is None:
         return ()
     return tuple(_place(read.name(match, 1), read.name(match, 3)) for match in named.finditer(read.plain))
+
+
+def emptied_table(statement: str) -> tuple[str, str] | None:
+    """(database or "", table) of a TRUNCATE."""
+    read = _Statement(statement)
+    match = _EMPTIED.match(read.plain)
+    return _place(read.name(match, 1), read.name(match, 3)) if match else None
 
 
 def _place(first: str, second: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ columns that it changed.
 
 from collections.abc import Iterator
 
-from seamline.databases.mysql.binlog_decoder import altered_tables, dropped_database
+from seamline.databases.mysql.binlog_decoder import altered_tables, dropped_database, emptied_table
 from seamline.sources.kafka.formats.shared import SharedTopic, named_in
 from seamline.sources.kafka.rows import (
     ALTERS,
@@ -52,21 +52,28 @@ def said(given: Given, topic: SharedTopic) -> Iterator[Said]:
 def _statement(kind: str, message: Fields, topic: SharedTopic) -> Iterator[Said]:
     """Of tables that are not declared it says nothing of concern."""
     named, sql = named_in(message), str(message.get("sql") or kind)
-    table = topic.named(named)
-    if kind == "TRUNCATE":
+    # Canal calls what it cannot read QUERY, and names no table of it.
+    emptied = named if kind == "TRUNCATE" else _placed(message, emptied_table(sql))
+    if emptied:
+        table = topic.named(emptied)
         if table is not None:
             yield Said(EMPTIES, table.definition.name)
         return
     if dropped := dropped_database(sql):
         yield from (Said(ALTERS, one.definition.name, statement=sql) for one in topic.of_database(dropped))
         return
-    # A rename may name the table by its new name alone, and Canal calls what it cannot read QUERY.
-    places = {f"{database or message['database']}.{one}" for database, one in altered_tables(sql)}
+    # A rename may name the table by its new name alone.
+    places = {_placed(message, one) for one in altered_tables(sql)}
     # An index changes no value, unless it is the primary key that goes.
     if kind not in ("CINDEX", "DINDEX", "QUERY"):
         places.add(named)
     found = {one.definition.name for one in map(topic.named, sorted(places)) if one is not None}
     yield from (Said(ALTERS, name, statement=sql) for name in sorted(found))
+
+
+def _placed(message: Fields, named: tuple[str, str] | None) -> str:
+    """A table of its statement; "" where there is none."""
+    return "" if named is None else f"{named[0] or message['database']}.{named[1]}"
 
 
 def _row(found: object) -> Fields:
