@@ -41,6 +41,7 @@ _UNSIGNED_END = 2**64
 # No number of so few letters is changed by its column, where that has all of its bits: so it is from this number on.
 _FLOAT_LETTERS, _DOUBLE_LETTERS = 6, 15
 _ALL_BITS_FROM = 2.0**-126
+_WRITTEN = (int, Decimal, str)
 _SINGLE = struct.Struct("f")
 # More digits than any decimal has here: nothing is rounded while it is looked at.
 _EXACT = Context(prec=400)
@@ -115,7 +116,7 @@ def _unscaled(text: str, scale: int) -> Decimal:
 
 
 def _real(column: Column, value: Any, _: str) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | Decimal | str):
+    if isinstance(value, bool) or not isinstance(value, _WRITTEN):
         raise _not(column, value)
     # A `Decimal` becomes a float by its text in any case.
     text = str(value)
