@@ -69,7 +69,12 @@ def test_a_compacted_topic_that_cannot_be_folded_is_named(
         (RATE, '{"currency":"EUR","rate":1}', "EUR", ""),
         (RATE, None, '{"currency":"EUR"}', ""),
         (ACCOUNT, json.dumps(envelope("c", None, ROW)), '{"id":1}', ""),
-        (RATE, '{"currency":"EUR","rate":1}', "1", "its key is not the declared key of its row"),
+        (
+            {**RATE, "message_key": "other"},
+            '{"currency":"EUR","rate":1}',
+            "1",
+            "its key is not the declared key of its row",
+        ),
         (RATE, '{"currency":"EUR","rate":1}', None, "of its key: it has no key"),
         (RATE, '{"currency":"EUR","rate":1}', '{"currency":"EUR","rate":1}', "it has rate beside the declared key"),
         (ACCOUNT, json.dumps(envelope("c", None, ROW)), '{"number":1}', "it has number beside the declared key"),

@@ -83,10 +83,14 @@ def test_what_a_stream_would_stop_at_is_found_in_every_format(
     assert why in found.what.replace("its value begins", "it begins")
 
 
-def test_keys_of_a_compacted_topic_are_held_against_the_declared_one(cluster: Cluster) -> None:
+def test_keys_of_messages_are_held_against_the_declared_one(cluster: Cluster) -> None:
     write(cluster, "rate", {"currency": "EUR", "rate": 1}, key="7")
-    assert problems(RATE) == []
-    (found,) = problems(RATE, policy="compact")
+    for policy in ("delete", "compact"):
+        (found,) = problems(RATE, policy=policy)
+        assert 'its key {"currency": "••••"} is not the key {"currency": "••••"} of its row' in found.what
+    others = {**RATE, "message_key": "other"}
+    assert problems(others) == []
+    (found,) = problems(others, policy="compact")
     assert "its topic is compacted, and its key is not the declared key of its row" in found.what
 
 

@@ -335,51 +335,6 @@ def test_a_table_without_a_key_needs_whole_rows_before_changes() -> None:
         said(table, None, key='{"id":1}')
 
 
-# ---- plain rows -----------------------------------------------------------------------------------------------------
-
-
-def test_a_plain_row_stands_and_goes_by_the_key_of_its_message() -> None:
-    (one,) = said(RATE, '{"currency":"EUR","rate":7.123456789012}', key="EUR")
-    assert (one.op, image(one.after)) == ("u", {"currency": "EUR", "rate": "7.123456789012"})
-    for key in ("EUR", '"EUR"', '{"currency":"EUR"}'):
-        (gone,) = said(RATE, None, key=key)
-        assert (gone.op, gone.key) == ("d", one.key)
-    assert said(RATE, '{"rate":7.123456789012}', key="EUR") == [one]
-
-
-def test_of_a_table_without_a_key_each_plain_message_adds_a_row() -> None:
-    (one,) = said(NOTE, '{"number":1,"text":"余额"}')
-    assert (one.op, one.key, image(one.after)) == ("c", None, {"number": "1", "text": "余额"})
-    (gone,) = said(NOTE, '{"number":1,"text":"余额"}', headers={"op": "d"})
-    assert (gone.op, gone.before) == ("d", one.after)
-    with pytest.raises(LogCorrupted, match="it has no key"):
-        said(NOTE, None)
-
-
-@pytest.mark.parametrize("yes, no", [("true", "false"), (True, False)])
-def test_a_flattened_row_of_debeziums_goes_where_its_field_says_so(yes: object, no: object) -> None:
-    """It was passed over, with the row as its last value: the topic's fold agreed, and the comparison too."""
-    (stands,) = said(RATE, {"currency": "EUR", "rate": 7, "__deleted": no})
-    assert (stands.op, image(stands.after)) == ("u", {"currency": "EUR", "rate": "7.000000000000"})
-    for table in (RATE, {**RATE, "ignored": ["__deleted"]}):
-        (goes,) = said(table, {"currency": "EUR", "rate": None, "__deleted": yes})
-        assert (goes.op, goes.key) == ("d", stands.key)
-    (added,) = said(NOTE, {"number": 1, "text": "x", "__deleted": no})
-    (gone,) = said(NOTE, {"number": 1, "text": "x", "__deleted": yes})
-    assert (gone.op, gone.before) == ("d", added.after)
-    with pytest.raises(LogCorrupted, match="__deleted is 'perhaps', which is neither true nor false"):
-        said(RATE, {"currency": "EUR", "rate": 7, "__deleted": "perhaps"})
-    own = {**NOTE, "columns": [*NOTE["columns"], {"name": "__deleted", "type": "text"}]}
-    (kept,) = said(own, {"number": 1, "text": "x", "__deleted": "true"})
-    assert (kept.op, image(kept.after)["__deleted"]) == ("c", "true")
-
-
-def test_fields_are_left_out_or_passed_over_only_where_that_is_declared() -> None:
-    lenient = {**NOTE, "absent": "null", "ignored": ["by"]}
-    (one,) = said(lenient, '{"number":1,"by":"me"}')
-    assert image(one.after) == {"number": "1", "text": None}
-
-
 # ---- the typed form -------------------------------------------------------------------------------------------------
 
 
@@ -433,6 +388,8 @@ def test_a_stream_moves_along_positions_and_never_back() -> None:
         ({**E, "named": ""}, "write `named: database.table`"),
         ({**RATE, "named": "a.b"}, "leave `named` out"),
         ({**RATE, "key": ["no"]}, "`key` names columns that are not there: no"),
+        ({**NOTE, "message_key": "other"}, "`message_key` is for tables of json with a `key`"),
+        ({**ACCOUNT, "message_key": "other"}, "`message_key` is for tables of json with a `key`"),
         ({**RATE, "ignored": ["rate"]}, "`ignored` names columns that are kept"),
         ({**ACCOUNT, "columns": [{"name": "id", "type": "decimal(9,0)"}]}, "declare its `form`, base64"),
         ({**RATE, "columns": [{"name": "currency", "type": "text", "form": "ms"}]}, "a text has no form `ms`"),

@@ -19,7 +19,8 @@ DEBEZIUM, MAXWELL, CANAL, PLAIN = "debezium", "maxwell", "canal", "json"
 class TopicTable:
     """`named`: `database.table` in messages of a topic that several tables share; "" elsewhere. `forms`: by column how
     its values stand in JSON, where not as numbers and ISO 8601. `known`: the fields that a row may have.
-    `is_absent_null`: what a message leaves out is NULL. `holds_schemas`: each message of Debezium's does."""
+    `is_absent_null`: what a message leaves out is NULL. `holds_schemas`: each message of Debezium's does.
+    `has_row_keys`: the key of a message of plain JSON is that of its row."""
 
     definition: Table
     topic: str
@@ -29,6 +30,7 @@ class TopicTable:
     known: frozenset[str]
     is_absent_null: bool
     holds_schemas: bool
+    has_row_keys: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,4 +93,5 @@ def _table(said: Mapping[str, Any]) -> TopicTable:
         frozenset((*(column.name for column in columns), *said["ignored"])),
         said["absent"] == "null",
         said["schemas"],
+        said.get("message_key", "row") == "row",
     )

@@ -9,7 +9,7 @@ from seamline.sources.kafka.formats import canal, debezium, maxwell, plain
 from seamline.sources.kafka.formats.shared import SharedTopic
 from seamline.sources.kafka.kept import is_compacted
 from seamline.sources.kafka.layout import CANAL, DEBEZIUM, MAXWELL, PLAIN, Layout, TopicTable
-from seamline.sources.kafka.rows import ALTERS, CHANGES, EMPTIES, GOES, JSON_ALONE, Given, Said, gone_by_key
+from seamline.sources.kafka.rows import ALTERS, CHANGES, EMPTIES, GOES, JSON_ALONE, Given, OtherKey, Said, gone_by_key
 
 _SHOWN_MAX = 120
 _Read = Callable[[Given], Iterator[Said]]
@@ -34,7 +34,7 @@ class Messages:
         try:
             return self._said(given, partitions)
         except _UNREADABLE as exc:
-            raise self._refused(given, str(exc)) from exc
+            raise self._refused(given, exc) from exc
 
     def reads(self, topic: str) -> bool:
         return topic in self._read
@@ -47,7 +47,7 @@ class Messages:
         try:
             self._require_key(given, found)
         except _UNREADABLE as exc:
-            raise self._refused(given, str(exc)) from exc
+            raise self._refused(given, exc) from exc
 
     def departure(self, given: Given, topic: TopicFacts) -> str:
         """Why a stream or a load would stop at it, without its place; "" where it can be taken."""
@@ -79,9 +79,13 @@ class Messages:
         if any(one.key != key for one in rows):
             raise ValueError("its topic is compacted, and its key is not the declared key of its row")
 
-    def _refused(self, given: Given, why: str) -> LogCorrupted:
-        shown = "no value" if given.value is None else f"{given.value[:_SHOWN_MAX]!r}"
-        return LogCorrupted(f"{not_taken(given, why)} ({shown})", hint=cure_of(self._source))
+    def _refused(self, given: Given, why: Exception) -> LogCorrupted:
+        shown = "" if isinstance(why, OtherKey) else f" ({_shown(given.value)})"
+        return LogCorrupted(f"{not_taken(given, str(why))}{shown}", hint=cure_of(self._source))
+
+
+def _shown(value: str | None) -> str:
+    return "no value" if value is None else f"{value[:_SHOWN_MAX]!r}"
 
 
 def not_taken(given: Given, why: str) -> str:
@@ -93,8 +97,8 @@ def cure_of(source: str) -> str:
     """What mends a message that cannot be taken."""
     return (
         f"nothing is passed over. Let sources/{source}.yaml say what the message holds (`columns`, `ignored`, `absent`,"
-        " `left_out`, `form`) and onboard the sync again; a message that is wrong in itself is corrected by its writer,"
-        " who sends the table anew into a topic of another name"
+        " `left_out`, `form`, `message_key`) and onboard the sync again; a message that is wrong in itself is corrected"
+        " by its writer, who sends the table anew into a topic of another name"
     )
 
 

@@ -1,6 +1,7 @@
 """What a message says: rows as images, which are JSON objects of plain texts with every column of the table. Pure."""
 
 import json
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -16,6 +17,9 @@ Fields = Mapping[str, Any]
 JSON_ALONE = "topics are read as JSON alone: a topic of Avro or Protobuf needs a copy that is JSON"
 # How a message of Avro or Protobuf begins, whose schema lies in a registry.
 OF_REGISTRY = "\0"
+# What Debezium writes in the place of a value that PostgreSQL's log does not have, also as bytes.
+_LEFT_OUT = "__debezium_unavailable_value"
+STAND_INS = (_LEFT_OUT, b64encode(_LEFT_OUT.encode()).decode())
 # A row that comes, changes or goes; a table that is emptied; a statement that alters a table.
 COMES, CHANGES, GOES, EMPTIES, ALTERS = "c", "u", "d", "t", "ddl"
 
@@ -49,6 +53,10 @@ class Said(NamedTuple):
     statement: str = ""
 
 
+class OtherKey(ValueError):
+    """The message's key is not its row's. It is about values that may be sensitive: nothing of the message is shown."""
+
+
 def stands(table: TopicTable, row: Fields, forms: Mapping[str, str]) -> Said:
     """The row is so from now on; of a table without a key there is one more."""
     texts = _texts(table, row, forms)
@@ -76,11 +84,22 @@ def gone_by_key(table: TopicTable, key: Fields, forms: Mapping[str, str]) -> Sai
     if not table.definition.is_keyed:
         raise ValueError(f"a row of {table.definition.name} goes, which has no key to know it by")
     texts: dict[str, str | None] = {column.name: None for column in table.definition.columns}
-    for column in table.definition.key_columns:
-        if column.name not in key:
-            raise ValueError(f"its key has no field {column.name}")
-        texts[column.name] = _text(column, key[column.name], forms)
+    texts.update(_key_texts(table, key, forms))
     return Said(GOES, table.definition.name, _key(table, texts), _image(texts), None)
+
+
+def key_image(table: TopicTable, key: Fields, forms: Mapping[str, str]) -> bytes:
+    """As `Said.key` has it. `key` may have more than the columns of the key. ValueError: it is no key of the table."""
+    return _image(_key_texts(table, key, forms))
+
+
+def refuse_left_out(row: Fields) -> None:
+    """ValueError: Debezium did not know all of its values."""
+    if left_out := sorted(field for field, value in row.items() if value in STAND_INS):
+        raise ValueError(
+            f"its writer left the value of {', '.join(left_out)} out: PostgreSQL's log has it with REPLICA IDENTITY"
+            " FULL"
+        )
 
 
 def object_in(text: str | None, what: str) -> Fields:
@@ -124,6 +143,15 @@ def _text(column: Column, value: Any, forms: Mapping[str, str]) -> str | None:
         return text_of(column, value, forms.get(column.name, ""))
     except (ValueError, TypeError, ArithmeticError) as exc:
         raise ValueError(f"column {column.name} {exc}") from exc
+
+
+def _key_texts(table: TopicTable, key: Fields, forms: Mapping[str, str]) -> dict[str, str | None]:
+    found: dict[str, str | None] = {}
+    for column in table.definition.key_columns:
+        if column.name not in key:
+            raise ValueError(f"its key has no field {column.name}")
+        found[column.name] = _text(column, key[column.name], forms)
+    return found
 
 
 def _key(table: TopicTable, texts: Mapping[str, str | None]) -> bytes | None:

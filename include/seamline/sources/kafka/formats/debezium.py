@@ -4,7 +4,6 @@ As documented in "Data change events" of the connectors for MySQL and PostgreSQL
 the envelope has `before`, `after`, `source`, `op` and `ts_ms`; a delete is followed by a tombstone.
 """
 
-from base64 import b64encode
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +19,7 @@ from seamline.sources.kafka.rows import (
     gone,
     gone_by_key,
     object_in,
+    refuse_left_out,
     refuse_others,
     required,
     stands,
@@ -27,8 +27,6 @@ from seamline.sources.kafka.rows import (
 from seamline.sources.kafka.schemas import DECIMAL, departures, fields_of
 
 _ENVELOPE = frozenset({"before", "after", "source", "op", "ts_ms", "ts_us", "ts_ns", "transaction"})
-_LEFT_OUT = "__debezium_unavailable_value"
-_STAND_INS = (_LEFT_OUT, b64encode(_LEFT_OUT.encode()).decode())
 # How values stand in JSON, by the name of their schema.
 _FORMS: Mapping[str, str] = MappingProxyType(
     {
@@ -105,11 +103,7 @@ def _row(payload: Fields, schema: Fields | None, name: str, table: TopicTable) -
         return None
     if not isinstance(row, dict):
         raise TypeError(f"its `{name}` is no JSON object")
-    if left_out := sorted(field for field, value in row.items() if value in _STAND_INS):
-        raise ValueError(
-            f"its writer left the value of {', '.join(left_out)} out: PostgreSQL's log has it with REPLICA IDENTITY"
-            " FULL"
-        )
+    refuse_left_out(row)
     if schema is None:
         return row, table.forms
     fields = fields_of(schema, name)
