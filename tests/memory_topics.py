@@ -14,7 +14,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
-from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from seamline.adapters.kafka import committed
@@ -265,12 +265,15 @@ class Asking:
         partitions = {topic: range(self._cluster.partitions_of(topic)) for topic in topics}
         return SimpleNamespace(topics={topic: SimpleNamespace(partitions=some) for topic, some in partitions.items()})
 
+    def describe_topics(self, wanted: TopicCollection, **_: Any) -> Any:
+        return {topic: _answered(topic_id=f"id of {topic}") for topic in wanted.topic_names}
+
     def list_offsets(self, wanted: Mapping[TopicPartition, Any], *, isolation_level: Any, **_: Any) -> Any:
         is_stable = isolation_level is IsolationLevel.READ_COMMITTED
         # Nothing is deleted here.
         begin = OffsetSpec.earliest()
         return {
-            one: _answered(0 if which is begin else self._end((one.topic, one.partition), is_stable))
+            one: _answered(offset=0 if which is begin else self._end((one.topic, one.partition), is_stable))
             for one, which in wanted.items()
         }
 
@@ -278,8 +281,8 @@ class Asking:
         return self._cluster.stable_end(place) if is_stable else len(self._cluster.log(place))
 
 
-def _answered(offset: int) -> Any:
-    return SimpleNamespace(result=lambda: SimpleNamespace(offset=offset))
+def _answered(**fields: Any) -> Any:
+    return SimpleNamespace(result=lambda: SimpleNamespace(**fields))
 
 
 def _error(code: int) -> KafkaError:

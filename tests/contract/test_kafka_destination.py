@@ -11,16 +11,13 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import NewPartitions
 
-from seamline.adapters.kafka.client import admin_client
 from seamline.adapters.kafka.committed import committed, written_ends
 from seamline.domain.catalogue import Column, Kind, Table
 from seamline.domain.changes import KeyedChange, TableChanges
 from seamline.domain.digest import Segment
 from seamline.domain.errors import (
     ConfigError,
-    Diverged,
     LogCorrupted,
     Refused,
     SchemaConflict,
@@ -31,10 +28,8 @@ from seamline.sinks.kafka import formats
 from seamline.sinks.kafka.commit import StreamCommit
 from seamline.sinks.kafka.control import StreamState, read_control, record_of
 from seamline.sinks.kafka.kind import KIND
-from seamline.sinks.kafka.loads import topics_of
 from seamline.sinks.kafka.options import topic_of
 from seamline.sinks.kafka.table_writer import TableWriter
-from seamline.sinks.kafka.topics import DestinationTopics
 from seamline.sinks.kafka.transaction import BY_KEY, Deliveries
 from seamline.values.build import batch_of
 from seamline.values.digest import bucket_digests, canonical_texts
@@ -325,64 +320,6 @@ def test_a_topic_that_would_lose_rows_is_not_published_into(make: Any) -> None:
         )
 
 
-def delete_topic(topics: DestinationTopics, topic: str) -> None:
-    """A broker knows a moment later than its controller."""
-    topics.delete([topic])
-    while topics.is_there(topic):
-        pass
-
-
-def test_a_topic_that_got_partitions_or_was_made_anew_stops_the_stream_and_a_load_mends_it(make: Any) -> None:
-    world = make(AUDIT, ACCOUNT)
-    stream = published(world)
-    rows = [account(number) for number in range(10)]
-    stream.span(*[insert(ACCOUNT, **row) for row in rows])
-    topic = f"{world.declared.prefix}.account"
-    admin_client(world.settings).create_partitions([NewPartitions(topic, 3)])[topic].result()
-    # The producer knows of them with its next look; whoever takes the stream knows at once.
-    with pytest.raises(Diverged, match=r"has 3 partitions, .* its rows are spread over 1"):
-        Applying(world)
-    topics = topics_of(world.destination)
-    delete_topic(topics, topic)
-    with pytest.raises(Diverged, match="is gone"):
-        Applying(world)
-    topics.ensure(world.declared.prefix, [ACCOUNT])
-    with pytest.raises(Diverged, match=r"lost records: its partition 0 goes on at offset 0, .* counted up to 10"):
-        Applying(world)
-    loads = [world.load(ACCOUNT, rows), world.load(AUDIT, [])]
-    world.sink().publish(STREAM, loads, publication=publication((AUDIT, ACCOUNT), run_id="run-2"))
-    Applying(world).span(delete(ACCOUNT, **account(3)))
-    assert world.rows(ACCOUNT) == texts(*(row for row in rows if row["id"] != 3))
-
-
-def test_a_stream_does_not_go_on_in_another_form(make: Any) -> None:
-    world = make(ACCOUNT)
-    stream = published(world)
-    other = make(ACCOUNT, prefix=world.declared.prefix, format="debezium")
-    again = other.load(ACCOUNT, [account(7)])
-    for call in (
-        lambda: Applying(other),
-        lambda: other.sink().publish(STREAM, [again], publication=publication((ACCOUNT,), run_id="run-2")),
-        lambda: KIND.open_live(other.plan, other.destination, 1),
-    ):
-        with pytest.raises(Refused, match="hold records of format json, and debezium is declared"):
-            call()
-    assert stream.span(insert(ACCOUNT, **account(1))).ledger.next_offset == 10
-
-
-@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
-def test_an_owner_that_writes_into_a_topic_made_anew_commits_nothing(make: Any, guarantee: str) -> None:
-    world = make(ACCOUNT, guarantee=guarantee)
-    stream = published(world)
-    ledger = stream.span(insert(ACCOUNT, **account(1)), insert(ACCOUNT, **account(2))).ledger
-    topic, topics = f"{world.declared.prefix}.account", topics_of(world.destination)
-    delete_topic(topics, topic)
-    topics.ensure(world.declared.prefix, [ACCOUNT])
-    with pytest.raises(Diverged, match="lost records"):
-        stream.span(*[insert(ACCOUNT, **account(number)) for number in range(3, 20)])
-    assert world.sink().read_ledger(STREAM) == ledger
-
-
 # ---- at least once --------------------------------------------------------------------------------------------------
 
 
@@ -491,7 +428,7 @@ def _control_record_on_its_own(patch: pytest.MonkeyPatch) -> None:
 
     def beside(self: StreamCommit, **more: Any) -> StreamState:
         topic, inside = self.where.options.control_topic, self.transactions
-        alone = Producer({"bootstrap.servers": inside._settings["bootstrap.servers"]})
+        alone = Producer({"bootstrap.servers": inside.settings["bootstrap.servers"]})
         send = inside.send
 
         def apart(to: str, records: Any, **rest: Any) -> int:

@@ -1,10 +1,18 @@
 """Reading of a topic's committed records up to an offset of each partition."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from seamline.adapters.kafka.client import REQUEST_TIMEOUT_S, admin_client, translated
@@ -55,6 +63,21 @@ def partitions_of(settings: Mapping[str, Any]) -> dict[str, int]:
     except KafkaException as exc:
         raise translated(exc, doing="list topics", settings=settings) from exc
     return {name: len(topic.partitions) for name, topic in found.items()}
+
+
+def ids_of(settings: Mapping[str, Any], topics: Collection[str]) -> dict[str, str]:
+    """The broker's ids of those that are there, asked by one request."""
+    if not topics:
+        return {}
+    futures = admin_client(settings).describe_topics(TopicCollection([*topics]), request_timeout=REQUEST_TIMEOUT_S)
+    found: dict[str, str] = {}
+    for topic, future in futures.items():
+        try:
+            found[topic] = str(future.result().topic_id)
+        except KafkaException as exc:
+            if exc.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise translated(exc, doing=f"describe topic {topic}", settings=settings) from exc
+    return found
 
 
 def newest_offsets(settings: Mapping[str, Any], topics: Mapping[str, int]) -> dict[str, tuple[int, ...]]:

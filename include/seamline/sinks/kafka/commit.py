@@ -11,7 +11,7 @@ from seamline.sinks.kafka.control import StreamState, key_of, record_of
 from seamline.sinks.kafka.fold import Fold
 from seamline.sinks.kafka.formats import Form, form_of
 from seamline.sinks.kafka.options import KafkaOptions, options_of, topic_of
-from seamline.sinks.kafka.standing import lost_records, other_partitions
+from seamline.sinks.kafka.standing import ids_as_counted, lost_records, other_partitions
 from seamline.sinks.kafka.table_writer import TableWriter
 from seamline.sinks.kafka.transaction import Sending
 
@@ -73,11 +73,14 @@ class StreamCommit:
     def close(self, *, forgotten: Sequence[StreamState] = ()) -> StreamState:
         """Seal it by the control record once all rows have arrived; the state that its commit makes the stream's.
         `forgotten`: of other streams, whose ledgers end with this commit. Diverged: a topic has other partitions than
-        the ledger knows, or has lost records that it has counted."""
+        the ledger knows, has lost records that it has counted, or is another one of that name."""
         arrived = self.transactions.arrived()
         carried = [boundary.table for boundary in self.after.row.boundaries]
         ends = {table: self._ends(table, arrived) for table in carried}
-        state = replace(self.after, ends=ends, form=self.where.options.format)
+        # Behind the arrival of all rows: a topic that is another one by then may be where they have come.
+        topics = {table: self.where.topic(table) for table in carried}
+        ids = ids_as_counted(self.transactions.settings, topics, self.after.topic_ids)
+        state = replace(self.after, ends=ends, form=self.where.options.format, topic_ids=ids)
         records = {name: writer.records for name, writer in self._writers.items() if writer.records}
         record = record_of(state, start=self.start, records=records)
         ended = [(key, None) for one in forgotten for key in one.keys]

@@ -37,7 +37,8 @@ class StreamState:
     commits without transactions. `repeated`: table → the records of its topic that do not count, also of tables that
     have left. `offset` of its record in the control topic, and `written_ms`: when it came there, by the broker's clock.
     `epochs`: of the owners who have keys of their own there. `form`: of the records in its topics, as
-    `KafkaOptions.format`; "" of a record that an earlier version has written.
+    `KafkaOptions.format`; "" of a record that an earlier version has written. `topic_ids`: table → the broker's id of
+    the topic that `ends` counts in; of such a record none.
     """
 
     row: LedgerRow
@@ -50,6 +51,7 @@ class StreamState:
     written_ms: int = 0
     epochs: frozenset[int] = frozenset()
     form: str = ""
+    topic_ids: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def keys(self) -> list[bytes]:
@@ -57,11 +59,11 @@ class StreamState:
         return [key_of(self.row.stream), *(key_of(self.row.stream, one) for one in sorted(self.epochs))]
 
     def with_tables(self, entering: Sequence[Boundary], *, left: Sequence[str], run_id: str) -> "StreamState":
-        """The tables that enter begin their next generation. Of those with a key every record of before counts: the
-        rows that come are held against what readers see."""
+        """The tables that enter begin their next generation, in whatever topic is there now. Of those with a key every
+        record of before counts: the rows that come are held against what readers see."""
         row, generations = with_tables(self.row, self.generations, entering, left=left)
-        kept = dict(self.repeated)
-        for table in (*(one.table for one in entering), *left):
+        kept, touched = dict(self.repeated), (*(one.table for one in entering), *left)
+        for table in touched:
             kept[table] = tuple(one for one in kept.get(table, ()) if one.until is None)
         return replace(
             self,
@@ -70,6 +72,7 @@ class StreamState:
             generations=generations,
             runs=(*self.runs, run_id)[-_RUNS_KEPT:],
             repeated=_without_empty(kept),
+            topic_ids={table: topic_id for table, topic_id in self.topic_ids.items() if table not in touched},
         )
 
     def followed_by(self, row: LedgerRow) -> "StreamState":
@@ -176,6 +179,7 @@ def record_of(state: StreamState, *, start: int, records: Mapping[str, int]) -> 
         "committed_ms": row.committed_ms,
         "records": dict(records),
         "ends": {table: list(ends) for table, ends in state.ends.items()},
+        "topic_ids": dict(state.topic_ids),
         "topic": row.topic,
         "topic_id": row.topic_id,
         "applied_transactions": row.applied_transactions,
@@ -216,6 +220,7 @@ def _read(said: Mapping[str, Any], stream: StreamId) -> StreamState:
         may_repeat=said.get("may_repeat", False),
         repeated=repeated,
         form=said.get("format", ""),
+        topic_ids=said.get("topic_ids", {}),
     )
 
 

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from seamline.adapters.kafka.committed import newest_offsets, partitions_of
+from seamline.adapters.kafka.committed import ids_of, newest_offsets, partitions_of
 from seamline.domain.errors import Diverged, Refused
 from seamline.domain.ledger import StreamId
 from seamline.plan.model import INCREMENTAL
@@ -39,6 +39,27 @@ def require_as_counted(
         for number, (end, counted) in enumerate(zip(newest[topic], ends[table], strict=True)):
             if end < counted:
                 raise lost_records(topic, table, number, end=end, counted=counted)
+
+
+def ids_as_counted(settings: Mapping[str, Any], topics: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
+    """Table → the id of its topic, also of those whose id the ledger does not know yet. `topics`: table → the name.
+    `known`: table → the id of the topic whose offsets the ledger counts.
+
+    Diverged: a topic is another one of the same name. That one is gone is not said here: a broker that has just started
+    may not know it yet.
+    """
+    there = ids_of(settings, topics.values())
+    found = {table: there.get(topic) or known.get(table, "") for table, topic in topics.items()}
+    for table, topic_id in found.items():
+        if topic_id != known.get(table, topic_id):
+            raise Diverged(
+                f"topic {topics[table]} is not the topic that the ledger counts in: it has id {topic_id}, the ledger's"
+                f" had id {known[table]}",
+                hint="it was deleted and made anew: run the onboarding of the sync, and name the destination under"
+                " Destinations to load",
+                table=table,
+            )
+    return {table: topic_id for table, topic_id in found.items() if topic_id}
 
 
 def _seen(settings: Mapping[str, Any], wanted: Collection[str]) -> Mapping[str, int]:

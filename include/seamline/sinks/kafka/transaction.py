@@ -43,15 +43,16 @@ _SETTINGS = {
 
 class Sending(ABC):
     """What commits are sent by, each as `begin`, `send` for each row, `seal`, `commit`: one producer, and how many of
-    the records that it was given have arrived. `sealed_at`: the offset of its newest control record. `markers`: how
-    many offsets without a record a commit leaves behind its last one, in each partition that it has written.
-    `is_fenced`: by the next one of its id, so that nothing of it arrives behind what that one writes."""
+    the records that it was given have arrived. `settings`: as from `client_settings`. `sealed_at`: the offset of its
+    newest control record. `markers`: how many offsets without a record a commit leaves behind its last one, in each
+    partition that it has written. `is_fenced`: by the next one of its id, so that nothing of it arrives behind what
+    that one writes."""
 
     markers: ClassVar[int]
     is_fenced: ClassVar[bool]
 
     def __init__(self, settings: Mapping[str, Any], own: Mapping[str, Any]) -> None:
-        self._settings = settings
+        self.settings = settings
         self._count_anew()
         self.sealed_at = -1
         self._producer = self._made({**settings, **_SETTINGS, **own})
@@ -77,7 +78,7 @@ class Sending(ABC):
             except KafkaException as exc:
                 if exc.args[0].code() == KafkaError.MSG_SIZE_TOO_LARGE:
                     raise _too_large(topic, len(value or b""), table) from exc
-                raise translated(exc, doing=f"write into topic {topic}", settings=self._settings) from exc
+                raise translated(exc, doing=f"write into topic {topic}", settings=self.settings) from exc
             self._sent += 1
             if not self._sent % _POLL_EVERY:
                 self._producer.poll(0)
@@ -158,7 +159,7 @@ class Transactions(Sending):
         try:
             self._producer.begin_transaction()
         except KafkaException as exc:
-            raise translated(exc, doing="begin a transaction", settings=self._settings) from exc
+            raise translated(exc, doing="begin a transaction", settings=self.settings) from exc
 
     def seal(self, topic: str, records: Sequence[Sealed]) -> None:
         self.arrived()
@@ -171,7 +172,7 @@ class Transactions(Sending):
         except KafkaException as exc:
             error = exc.args[0]
             if error.txn_requires_abort() or error.fatal():
-                raise translated(exc, doing="commit a transaction", settings=self._settings) from exc
+                raise translated(exc, doing="commit a transaction", settings=self.settings) from exc
             raise CommitUnknown(f"a commit was sent to Kafka, its answer is lost: {error.str()}") from exc
 
     def abort(self) -> bool:
