@@ -221,7 +221,7 @@ def test_an_owner_that_slept_until_his_number_was_removed_commits_behind_the_new
     rows = rows_of_both(world)
     with closing(world.maintenance()) as maintenance:
         maintenance.let_go()
-        (log,) = maintenance._logs()
+        log = maintenance._log("settlement")
         assert log.compact(keep=1) > 0
     ledger = stream.span(insert(ACCOUNT, **account(20))).ledger
     assert world.state().streams[STREAM].row == ledger
@@ -395,7 +395,7 @@ def test_what_no_manifest_names_goes_after_a_day_and_not_before(make: Any) -> No
     rows = rows_of_both(world)
     with closing(world.maintenance()) as maintenance:
         maintenance.let_go()
-        (log,) = maintenance._logs()
+        log = maintenance._log("settlement")
         everything = {str(path) for path in Path(world.declared.location, "settlement").rglob("*.parquet")}
         assert maintenance.sweep(log, now=datetime.now(UTC)) == 0
         assert maintenance.sweep(log, now=datetime.now(UTC) + timedelta(days=2)) == 14
@@ -413,7 +413,7 @@ def test_changes_that_are_older_than_is_kept_become_the_rows_as_they_stood(make:
         # The source had committed them years ago, and the stream has written them just now.
         maintenance.let_go()
         assert read_by_duckdb(world, "account") == changes
-        (log,) = maintenance._logs()
+        log = maintenance._log("settlement")
         maintenance.compact(log, now=NOW + timedelta(days=31))
     found = read_by_duckdb(world, "account")
     assert ({row["_op"] for row in found}, sorted(row["id"] for row in found)) == ({"r"}, [1, 2, 3, 4, 5])
@@ -424,6 +424,24 @@ def test_changes_that_are_older_than_is_kept_become_the_rows_as_they_stood(make:
     stream.span(update(ACCOUNT, account(1, "b"), account(1, "later")), delete(AUDIT, **CALL))
     assert world.rows(ACCOUNT)[0] == texts(account(1, "later"))[0]
     assert len(world.rows(AUDIT)) == 10
+
+
+def test_a_missing_change_file_fails_the_maintenance_of_its_sync_alone_and_is_named_with_its_cure(make: Any) -> None:
+    other, world = make(changes={"compact_from_files": 3}), make(changes={"compact_from_files": 3})
+    # Maintenance comes to it first.
+    other.plan = replace(other.plan, sync="cards")
+    changed(other)
+    changed(world)
+    rows = rows_of_both(world)
+    missing = min(Path(world.declared.location, "cards", "account").iterdir())
+    missing.unlink()
+    with closing(world.maintenance()) as maintenance:
+        (failed,) = maintenance.let_go().failed
+    assert (type(failed), failed.sync, failed.table) == (GateFailed, "cards", "account")
+    assert f"cards/account/{missing.name} is not there any more" in str(failed)
+    assert "put the file back from a backup" in failed.hint
+    assert "Destinations to load" in failed.hint
+    assert (len(world.files(ACCOUNT)), len(world.files(AUDIT)), rows_of_both(world)) == (1, 1, rows)
 
 
 def _newest_row_of_a_file_alone(patch: pytest.MonkeyPatch) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from structlog.testing import capture_logs
 
 from seamline import registry
-from seamline.domain.errors import ConfigError, TransientError
+from seamline.domain.errors import ConfigError, GateFailed, SeamlineError, TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.log_archive import Archived
 from seamline.domain.log_floor import Floor, LedgerPlace
@@ -33,6 +34,7 @@ class World(test_log_pruning.World):
     """A log, its ledgers and its cuts; `let_go` and `expire` count what was there the first time."""
 
     left: int = 3
+    failed: tuple[SeamlineError, ...] = ()
     kafka_is_away: bool = False
     cuts: Any = field(default_factory=test_cut_keep.stored)
 
@@ -67,7 +69,7 @@ class World(test_log_pruning.World):
 
     def _let_go(self) -> LetGo:
         left, self.left = self.left, 0
-        return LetGo(0, (), left)
+        return LetGo(0, (), left, failed=self.failed)
 
 
 def _away(_topic: str) -> Any:
@@ -204,6 +206,20 @@ def test_a_destination_that_is_away_keeps_no_other_from_being_cleared(world: Wor
     with pytest.raises(AirflowException, match="no route to host"):
         run("destinations")
     assert world.left == 0, "the others were cleared"
+
+
+def test_single_syncs_of_a_destination_that_failed_are_all_named_and_the_task_is_red(world: World) -> None:
+    world.failed = tuple(GateFailed("a file is gone", sync=sync) for sync in ("cards", "loans"))
+    with capture_logs() as lines, pytest.raises(AirflowFailException, match=r"a file is gone \(sync cards\)"):
+        run("destinations")
+    said = [line["event"] for line in lines if line["log_level"] == "error"]
+    assert said == [
+        f"destination {destination}: a file is gone (sync {sync})"
+        for destination in ("warehouse", "archive")
+        for sync in ("cards", "loans")
+    ]
+    world.failed = ()
+    assert run("destinations") == ["warehouse", "archive"]
 
 
 @dataclass

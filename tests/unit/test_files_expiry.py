@@ -12,7 +12,7 @@ import pytest
 from seamline.domain.cut_keep import KeptCut
 from seamline.files.stores.drafts import draft_of
 from seamline.files.stores.local import LocalStore
-from seamline.sinks.files.cuts import FilesCuts
+from seamline.sinks.files.cuts import FilesCuts, new_attempt
 from seamline.sinks.files.maintenance import FilesMaintenance
 from seamline.sinks.files.two_phase import ManifestLog
 from tests.contract.file_places import folder_place
@@ -101,6 +101,22 @@ def test_a_kill_before_any_step_leaves_no_control_file_that_names_what_is_gone(
         assert not cuts.state(night.sync).leaving
     whole = {"account.csv", "audit.csv", "control.json", "_SUCCESS"}
     assert seen(night) == (whole if first == 0 else {"audit.csv", "control.json"})
+
+
+def test_a_sync_whose_log_cannot_be_read_fails_by_name_and_the_others_are_maintained(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seamline.sinks.files.maintenance._ATTEMPT", timedelta(0))
+    with closing(night.opened()) as cuts:
+        # Maintenance comes to the broken one first.
+        cuts.store.write(".seamline/a-broken/log/00000001.json", BytesIO(b"{"))
+        left = f".seamline/{night.sync}/prepared/{new_attempt()}"
+        cuts.store.write(f"{left}/account.csv", BytesIO(b"of a dead writer"))
+        let_go = FilesMaintenance(night.destination, cuts).let_go()
+        assert cuts.store.size(f"{left}/account.csv") is None
+    (failed,) = let_go.failed
+    assert (let_go.orphan_files, failed.sync) == (1, "a-broken")
+    assert "manifest 1 in .seamline/a-broken/log cannot be read" in str(failed)
 
 
 def test_maintenance_removes_drafts_of_killed_puts_that_no_number_is_for_any_more(tmp_path: Path) -> None:

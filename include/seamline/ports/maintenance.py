@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from seamline.domain.errors import SeamlineError
 from seamline.domain.log_floor import LedgerPlace
 
 # Over since their table was put in place again; long enough to be asked for after a quarter has closed.
@@ -15,13 +16,15 @@ INCREMENTAL_KEPT_DAYS = 7
 @dataclass(frozen=True, slots=True)
 class LetGo:
     """What left a destination: findings, the streams of incremental snapshots, staged tables, and files of a lake that
-    nothing names. `orphans_kept`: why files that nothing names were left; "" where they were not."""
+    nothing names. `orphans_kept`: why files that nothing names were left; "" where they were not. `failed`: why single
+    syncs were not maintained to the end; the others of the destination were."""
 
     findings: int
     incremental_snapshots: tuple[str, ...]
     staged: int
     orphan_files: int = 0
     orphans_kept: str = ""
+    failed: tuple[SeamlineError, ...] = ()
 
 
 class LogTopics(Protocol):

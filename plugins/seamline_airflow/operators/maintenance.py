@@ -162,6 +162,9 @@ class ClearDestinationsOperator(BaseOperator):
                     ", ".join(gone.incremental_snapshots) or "none",
                     gone.findings,
                 )
+                for exc in gone.failed:
+                    self.log.error("destination %s: %s", destination.name, exc)
+                failed += gone.failed
                 if gone.orphans_kept:
                     self.log.warning(
                         "destination %s: files that nothing names stay: %s", destination.name, gone.orphans_kept

@@ -184,7 +184,7 @@ class ChangeFilesRun:
         """As if a day passed with each call: what nothing names goes at once."""
         maintenance = ChangesMaintenance(self.destination, self._store())
         for _ in range(self._dice.randint(1, 5)):
-            (log,) = maintenance._logs()
+            (log,) = map(maintenance._log, maintenance._syncs())
             self.tally["files merged"] += maintenance.compact(log, now=datetime.now(UTC) + timedelta(days=3))
             self.tally["files removed"] += maintenance.sweep(log, now=datetime.now(UTC) + timedelta(days=3))
             self.tally["manifests gone"] += log.compact(keep=1)

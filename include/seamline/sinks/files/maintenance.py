@@ -8,6 +8,7 @@ from seamline.domain.log_floor import LedgerPlace
 from seamline.plan.model import DestinationPlan
 from seamline.ports.maintenance import LetGo
 from seamline.sinks.files.cuts import OWN, FilesCuts, attempted_at, new_attempt, open_cuts
+from seamline.sinks.files.each_sync import of_each
 from seamline.sinks.files.staging import staging_of
 from seamline.sinks.files.state import state_from_json, state_to_json
 from seamline.sinks.files.two_phase import Manifest
@@ -33,9 +34,9 @@ class FilesMaintenance:
     def let_go(self) -> LetGo:
         # No sync's name begins as that of the folder for staging does.
         syncs = [name for name in self._cuts.store.names(OWN) if not name.startswith("_")]
-        orphans = sum(self._swept(sync) for sync in syncs)
+        orphans, failed = of_each(syncs, self._swept)
         staged = drop_abandoned(staging_of(self._destination), self._destination.name)
-        return LetGo(findings=0, incremental_snapshots=(), staged=staged, orphan_files=orphans)
+        return LetGo(findings=0, incremental_snapshots=(), staged=staged, orphan_files=orphans, failed=failed)
 
     def _swept(self, sync: str) -> int:
         """How many attempts and unfinished uploads were removed."""

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamline.domain.catalogue import Table
+from seamline.domain.errors import GateFailed
 from seamline.files.csv_file import Frame, head_of, read_rows, write_rows
 from seamline.files.dialect import CSV, Dialect
 from seamline.files.stores.store import Store
@@ -18,6 +19,10 @@ from seamline.sinks.files.two_phase import DeliveredFile, Hashing, read_whole
 from seamline.sinks.lake.storage import parquet_file, parquet_writer
 
 _ROW_GROUP_ROWS = 500_000
+_CURE = (
+    "somebody has removed or changed what a manifest names: put the file back from a backup, or run the onboarding of"
+    " the sync, and name the destination under Destinations to load"
+)
 _FRAME = Frame()
 
 
@@ -94,8 +99,11 @@ def reader_of(store: Store, held: HeldTable) -> Iterator[Read]:
         def read(file: ChangeFile) -> Iterator[pa.RecordBatch]:
             if file.path not in known:
                 target = Path(folder, str(len(known)))
-                with _fetched(store, file) as path:
-                    target.hardlink_to(path)
+                try:
+                    with _fetched(store, file) as path:
+                        target.hardlink_to(path)
+                except GateFailed as exc:
+                    raise GateFailed(exc.message, hint=_CURE, table=held.definition.name) from exc
                 known[file.path] = target
             return _read_local(known[file.path], held.form.changes, held.format, held.dialect)
 

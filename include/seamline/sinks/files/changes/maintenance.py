@@ -12,6 +12,7 @@ from seamline.ports.maintenance import INCREMENTAL_KEPT_DAYS, LetGo
 from seamline.sinks.files.changes.compaction import swap, swaps, utc_now
 from seamline.sinks.files.changes.log import OWN, ChangesLog, Seen, attempted_at, open_changes_store
 from seamline.sinks.files.changes.options import ChangesOptions, changes_options
+from seamline.sinks.files.each_sync import of_each
 from seamline.sinks.files.staging import staging_of
 from seamline.sinks.lake.loads import drop_abandoned
 
@@ -32,20 +33,24 @@ class ChangesMaintenance:
     def ledgers(self) -> Sequence[LedgerPlace]:
         return [
             LedgerPlace(str(stream), one.row.topic, one.row.topic_id, one.row.next_offset)
-            for log in self._logs()
+            for log in map(self._log, self._syncs())
             for stream, one in log.look().state.streams.items()
         ]
 
     def let_go(self) -> LetGo:
-        ended, gone = list[str](), 0
-        for log in self._logs():
-            ended += self._end_dead_snapshots(log)
+        ended = list[str]()
+
+        def maintain(sync: str) -> int:
+            log = self._log(sync)
+            ended.extend(self._end_dead_snapshots(log))
             self.compact(log, now=utc_now())
-            gone += self.sweep(log, now=utc_now())
+            gone = self.sweep(log, now=utc_now())
             log.compact(keep=_KEPT)
-            gone += self._store.drop_unfinished(log.sync, utc_now() - _A_DAY)
+            return gone + self._store.drop_unfinished(sync, utc_now() - _A_DAY)
+
+        gone, failed = of_each(self._syncs(), maintain)
         staged = drop_abandoned(staging_of(self._destination), self._destination.name)
-        return LetGo(findings=0, incremental_snapshots=tuple(ended), staged=staged, orphan_files=gone)
+        return LetGo(findings=0, incremental_snapshots=tuple(ended), staged=staged, orphan_files=gone, failed=failed)
 
     def close(self) -> None:
         self._store.close()
@@ -96,10 +101,12 @@ class ChangesMaintenance:
 
         return [str(stream) for stream in log.settle(once)]
 
-    def _logs(self) -> list[ChangesLog]:
+    def _syncs(self) -> list[str]:
         # No sync's name begins as that of the folder for staging does.
-        syncs = [name for name in self._store.names(OWN) if not name.startswith("_")]
-        return [ChangesLog(self._store, sync) for sync in syncs]
+        return [name for name in self._store.names(OWN) if not name.startswith("_")]
+
+    def _log(self, sync: str) -> ChangesLog:
+        return ChangesLog(self._store, sync)
 
 
 def open_maintenance(destination: DestinationPlan) -> ChangesMaintenance:
