@@ -3,6 +3,7 @@
 import io
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -15,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seamline.domain.digest import Segment
-from seamline.domain.errors import Fenced, GateFailed, SeamlineError
+from seamline.domain.errors import Fenced, GateFailed, SeamlineError, WentBack
 from seamline.files.stores.local import LocalStore
 from seamline.files.stores.opening import open_store
 from seamline.sinks.files.change_kind import KIND
@@ -226,6 +227,30 @@ def test_an_owner_that_slept_until_his_number_was_removed_commits_behind_the_new
     ledger = stream.span(insert(ACCOUNT, **account(20))).ledger
     assert world.state().streams[STREAM].row == ledger
     assert world.rows(ACCOUNT) == sorted([*rows[0], *texts(account(20))])
+
+
+@pytest.mark.parametrize("guarantee", ["exactly_once", "at_least_once"])
+def test_an_owner_whose_place_is_put_back_to_an_older_copy_stops_and_the_next_one_goes_on_from_there(
+    make: Any, tmp_path: Path, guarantee: str
+) -> None:
+    world = make(guarantee=guarantee, location=f"{tmp_path}/place")
+    place, backup = Path(world.declared.location), tmp_path / "backup"
+    place.mkdir()
+    stream = published(world)
+    ledger = stream.span(insert(ACCOUNT, **account(1))).ledger
+    shutil.copytree(place, backup)
+    for number in (2, 3):
+        stream.span(insert(ACCOUNT, **account(number)))
+    shutil.rmtree(place)
+    shutil.copytree(backup, place)
+    with pytest.raises(WentBack, match="went back: the ledger of .* stands at offset 10 .* confirmed offset 30"):
+        stream.span(insert(ACCOUNT, **account(4)))
+    assert world.state().streams[STREAM].row == ledger
+    assert world.rows(ACCOUNT) == texts(account(1))
+    stream = Applying(world)
+    for number in (2, 3, 4):
+        stream.span(insert(ACCOUNT, **account(number)))
+    assert world.rows(ACCOUNT) == texts(*map(account, range(1, 5)))
 
 
 def counted(patch: pytest.MonkeyPatch) -> list[str]:

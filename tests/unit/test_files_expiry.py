@@ -131,3 +131,24 @@ def test_maintenance_removes_drafts_of_killed_puts_that_no_number_is_for_any_mor
     assert [name for name in drafts if name in store.names("s/log")] == drafts[2:], "one may still be put"
     assert log.newest().number == 3
     assert store.drop_unfinished("s", datetime.now(UTC)) == 0
+
+
+def test_a_manifest_whose_predecessor_maintenance_removes_before_the_look_counts_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalStore(tmp_path)
+    log, others = ManifestLog(store, "s"), ManifestLog(LocalStore(tmp_path), "s")
+    first = log.decide(log.newest(), "first", {})
+    assert first is not None
+    put = store.put_if_absent
+
+    def put_and_sleep(path: str, content: bytes) -> bool:
+        is_put = put(path, content)
+        others.decide(others.newest(), "theirs", {})
+        others.compact(keep=2)
+        return is_put
+
+    monkeypatch.setattr(store, "put_if_absent", put_and_sleep)
+    second = log.decide_by_answer(first, "second", {})
+    assert second is not None
+    assert [name for name in store.names("s/log") if name.endswith(".json")] == ["00000002.json", "00000003.json"]

@@ -57,7 +57,7 @@ def _takes_a_number_that_is_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def _trusts_the_answer_of_a_number_that_was_removed(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(ManifestLog, "_counts", lambda self, number: True)
+    patch.setattr(ManifestLog, "_counts", lambda self, number, names=(): True)
 
 
 def _removes_without_a_count(patch: pytest.MonkeyPatch) -> None:

@@ -94,8 +94,7 @@ class ManifestLog:
         raise TransientError(f"others decide in {self._log} all the time", hint="it is tried again")
 
     def _numbers(self, ending: str = _ENDING) -> list[int]:
-        names = [name.removesuffix(ending) for name in self._store.names(self._log) if name.endswith(ending)]
-        return sorted(int(name) for name in names if name.isdecimal())
+        return _numbered(self._store.names(self._log), ending)
 
     def _read(self, number: int) -> Manifest:
         try:
@@ -139,23 +138,32 @@ class ManifestLog:
         return manifest if self._is_decided(manifest) else None
 
     def decide_by_answer(self, after: Manifest, attempt: str, state: Mapping[str, Any]) -> Manifest | None:
-        """As `decide`, but what lies there is not read again: the store's answer and the floor say it.
+        """As `decide`, but what lies there is not read again: the store's answer and one list of names say it.
 
         None also where this manifest is there and the store has answered to a second try of its own. Who goes on from
-        the newest manifest finds that.
+        the newest manifest finds that. None, too, where `after` is not there any more, and this one goes again: the
+        place was put back to an older copy, and does not hold what this one builds on.
         """
         manifest = Manifest(after.number + 1, attempt, state)
-        is_put = self._store.put_if_absent(self._path(manifest.number), _written(manifest))
-        return manifest if is_put and self._counts(manifest.number) else None
+        if not self._store.put_if_absent(self._path(manifest.number), _written(manifest)):
+            return None
+        names = self._store.names(self._log)
+        if not self._counts(manifest.number, names):
+            return None
+        # Read again before anything goes: a list of names may be late.
+        if _was_taken_away(after.number, names) and not self._is_there(after):
+            self._store.remove(self._path(manifest.number))
+            return None
+        return manifest
 
     def _is_decided(self, manifest: Manifest) -> bool:
         """By what lies there, whatever the answer was: a client may have put it twice, the second time where it had
         gone by then. What is above the floor has never gone, so who finds his own there was the first."""
         return self._counts(manifest.number) and self._is_there(manifest)
 
-    def _counts(self, number: int) -> bool:
-        """Whether no manifest of this number has ever gone. Asked behind what it is asked about."""
-        return number > max(self._numbers(_FLOOR), default=0)
+    def _counts(self, number: int, names: Sequence[str] = ()) -> bool:
+        """Whether no manifest of this number has ever gone. Asked behind what it is asked about, as `names` were."""
+        return number > max(_numbered(names or self._store.names(self._log), _FLOOR), default=0)
 
     def _is_there(self, manifest: Manifest) -> bool:
         try:
@@ -302,6 +310,16 @@ def read_whole(store: Store, path: str, file: DeliveredFile) -> Iterator[Path]:
             )
         found.flush()
         yield Path(found.name)
+
+
+def _was_taken_away(number: int, names: Sequence[str]) -> bool:
+    """Whether a manifest is not among these, though maintenance has not removed it: that puts a floor first."""
+    return number > max(_numbered(names, _FLOOR), default=0) and number not in _numbered(names)
+
+
+def _numbered(names: Sequence[str], ending: str = _ENDING) -> list[int]:
+    of_ending = [name.removesuffix(ending) for name in names if name.endswith(ending)]
+    return sorted(int(name) for name in of_ending if name.isdecimal())
 
 
 def _not_there(path: str) -> GateFailed:
