@@ -212,7 +212,9 @@ def test_a_stream_that_was_taken_out_of_its_sync_meanwhile_does_not_make_the_dat
     trigger = StreamWatchTrigger("settlement", ["warehouse", "vault"], "2099-01-01T00:00:00+00:00", 0.01)
     (event,) = _events(trigger)
     assert event == {"status": "error", "message": "settlement@vault: it is not wanted"}
-    platform.stream_marks = (StreamMark(StreamId("settlement", "vault"), is_wanted=False, since=datetime.now(UTC)),)
+    platform.stream_marks = (
+        StreamMark(StreamId("settlement", "vault"), "bank", is_wanted=False, since=datetime.now(UTC)),
+    )
     trigger.until = (datetime.now(UTC) + timedelta(seconds=0.2)).isoformat()
     assert _events(trigger) == [{"status": "ended"}]
 
@@ -335,7 +337,9 @@ def test_the_look_ends_the_stream_of_a_deleted_file_and_its_alarm_and_says_what_
     (folder / "syncs" / "settlement.yaml").rename(folder / "syncs" / "payments.yaml")
     platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
     platform.reports = {results.STREAM: results.report(epoch=1, lag_s=90.0)}
-    platform.stream_marks = (StreamMark(results.STREAM, is_wanted=True, since=datetime.now(UTC), age_s=120.0),)
+    platform.stream_marks = (
+        StreamMark(results.STREAM, "core_bank", is_wanted=True, since=datetime.now(UTC), age_s=120.0),
+    )
     platform.alarms = {("stream_late", "settlement@warehouse"): "old"}
     look = StreamsCheckOperator(task_id="look")
     logged: list[str] = []
@@ -351,6 +355,8 @@ def test_a_look_into_a_folder_that_is_away_ends_no_stream(
     monkeypatch.setenv("SEAMLINE_DECLARATIONS", str(tmp_path))
     platform.host_states, platform.wanted_streams = (_host(),), (_wanted(),)
     platform.reports = {results.STREAM: results.report(epoch=1)}
-    platform.stream_marks = (StreamMark(results.STREAM, is_wanted=True, since=datetime.now(UTC), age_s=1e6),)
+    platform.stream_marks = (
+        StreamMark(results.STREAM, "core_bank", is_wanted=True, since=datetime.now(UTC), age_s=1e6),
+    )
     assert StreamsCheckOperator(task_id="look").execute({}) == ["settlement@warehouse"]
     assert platform.steps == []

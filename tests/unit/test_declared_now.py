@@ -1,5 +1,6 @@
 """Which streams end because they are declared no more: those whose file was deleted, and never more than those."""
 
+import errno
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +17,10 @@ from tests.unit.declared import SYNC, write_declarations
 
 STREAM = StreamId("settlement", "warehouse")
 GONE = datetime(2026, 11, 30, 7, 0, tzinfo=UTC)
-NEW = StreamMark(STREAM, is_wanted=True)
-MISSED = StreamMark(STREAM, is_wanted=True, since=GONE, age_s=SETTLED_S)
-ENDED = StreamMark(STREAM, is_wanted=False, since=GONE, age_s=SETTLED_S)
+SOURCE = "core_bank"
+NEW = StreamMark(STREAM, SOURCE, is_wanted=True)
+MISSED = StreamMark(STREAM, SOURCE, is_wanted=True, since=GONE, age_s=SETTLED_S)
+ENDED = StreamMark(STREAM, SOURCE, is_wanted=False, since=GONE, age_s=SETTLED_S)
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ def test_a_stream_ends_by_the_second_look_that_finds_no_file_and_goes_on_with_it
     text = file_of(folder).read_text(encoding="utf-8")
     file_of(folder).unlink()
     assert taken(folder) == [Step.NOTE, Step.END, None]
-    a_moment_ago = StreamMark(STREAM, is_wanted=True, since=GONE, age_s=SETTLED_S - 1)
+    a_moment_ago = StreamMark(STREAM, SOURCE, is_wanted=True, since=GONE, age_s=SETTLED_S - 1)
     assert only(a_moment_ago, declared_now(folder)) is None
     file_of(folder).write_text(text, encoding="utf-8")
     assert taken(folder) == [None, Step.GO_ON, Step.GO_ON]
@@ -113,7 +115,7 @@ def test_a_file_system_that_is_away_ends_no_stream_however_long_it_is_away(
     folder: Path, take_away: Callable[[Path], None]
 ) -> None:
     take_away(folder)
-    now, old = declared_now(folder), StreamMark(STREAM, is_wanted=True, since=GONE, age_s=1e9)
+    now, old = declared_now(folder), StreamMark(STREAM, SOURCE, is_wanted=True, since=GONE, age_s=1e9)
     assert (now.settled_s, bool(now.why)) == (None, True)
     assert [only(mark, now) for mark in (NEW, MISSED, ENDED, old)] == [None] * 4
     (folder / "syncs").mkdir(exist_ok=True)
@@ -125,7 +127,23 @@ def test_the_last_sync_of_a_house_ends_too_and_later(folder: Path) -> None:
     for file in (folder / "syncs").iterdir():
         file.unlink()
     assert taken(folder) == [Step.NOTE, None, None]
-    assert only(StreamMark(STREAM, is_wanted=True, since=GONE, age_s=ALL_GONE_S), declared_now(folder)) is Step.END
+    late = StreamMark(STREAM, SOURCE, is_wanted=True, since=GONE, age_s=ALL_GONE_S)
+    assert only(late, declared_now(folder)) is Step.END
+
+
+def test_a_new_sync_under_an_old_name_does_not_bring_the_old_stream_back(folder: Path) -> None:
+    old = StreamMark(STREAM, "old_bank", is_wanted=False, since=GONE, age_s=SETTLED_S)
+    assert only(old, declared_now(folder)) is None
+    edited_in_place = StreamMark(STREAM, "old_bank", is_wanted=True, since=GONE, age_s=SETTLED_S)
+    assert only(edited_in_place, declared_now(folder)) is Step.GO_ON
+
+
+def test_a_file_that_the_system_does_not_give_is_no_deletion(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stale(_: Path) -> bool:
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(Path, "is_file", stale)
+    assert taken(folder) == [None, None, None]
 
 
 def test_status_says_once_what_became_of_it_and_is_not_red_for_that() -> None:

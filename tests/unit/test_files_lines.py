@@ -216,8 +216,8 @@ VALUES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("1e3", "+5", " 5", "5 ", "٣", "１", "1_000", "0x10", "5.", "5.0", ".5", "0b1", "--5", "Infinity", "5\0"),
     ),
     "decimal(18,2)": (
-        ("-5", "007", "+5", "5.", ".5", "5.00", "-0"),
-        ("1e3", "1E+2", "1.25e1", " 5", "5 ", "٣", "1_000", "0x10", "Infinity", "NaN", "5-", "."),
+        ("-5", "007", "+5", "5.", ".5", "5.00", "-0", "0E-18", "0e0", "2.5E-1"),
+        ("1e3", "1.234E-1", "1E+2", "1.25e1", " 5", "5 ", "٣", "1_000", "0x10", "Infinity", "NaN", "5-", "."),
     ),
     "double": (
         ("1e3", "+5", "5.", ".5", "007", "Infinity", "-inf", "NaN"),
@@ -265,4 +265,4 @@ def test_a_value_that_could_only_be_guessed_is_refused_by_row_and_column(of: str
 
 def test_a_decimal_with_an_exponent_says_what_a_spreadsheet_has_done(tmp_path: Path) -> None:
     said = refusal(tmp_path, "1.23457E+11\n", ("decimal(18,2)",))
-    assert "which has an exponent, as a spreadsheet writes what it has rounded" in said
+    assert "which has an exponent, as a spreadsheet writes a large number that it has rounded" in said

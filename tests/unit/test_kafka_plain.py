@@ -50,6 +50,9 @@ def test_a_flattened_row_of_debeziums_goes_where_its_field_says_so(yes: object, 
 def test_a_flattened_row_whose_value_debezium_left_out_is_refused() -> None:
     """The stand-in was taken for the value."""
     row = {"number": 1, "text": "__debezium_unavailable_value", "__deleted": "false"}
+    without_it = {**NOTE, "columns": [one for one in NOTE["columns"] if one["name"] != "text"], "ignored": ["text"]}
+    (taken,) = said(without_it, row)
+    assert "text" not in image(taken.after)
     with pytest.raises(LogCorrupted, match="its writer left the value of text out"):
         said(NOTE, row)
     with pytest.raises(

@@ -3,7 +3,7 @@
 A paused stream stands still at the end of a transaction and keeps its place; nothing is lost, it lags. Who paused it,
 since when and why is shown until it goes on. Restart wants a stream again that had failed for good, once its cause is
 mended. Forget is for a stream that is declared no more and has ended: the log keeps nothing for it any longer, so it
-comes back only by an onboarding. Its tables, its cuts and their reports stay.
+comes back by an onboarding. Its tables, its cuts and their reports stay.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from seamline.spec.faults import guess
 from seamline.spec.load import read_folder
 
 ORDERS = {"pause": "pauses at its next whole transaction", "resume": "goes on", "restart": "is wanted again"}
-FORGOTTEN = "is forgotten: the log keeps nothing for it, its tables stay, and only an onboarding brings it back"
+FORGOTTEN = "is forgotten: the log keeps nothing for it, its tables stay, and an onboarding brings it back"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -55,15 +55,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _forget(director: PlatformStreamDirector, args: argparse.Namespace, reason: str) -> int:
+    asked = f"{args.sync} into {args.destination}" if args.destination else args.sync
+    wanted = {one.stream for one in director.all_wanted()}
     known = [one for one in director.known() if one.sync == args.sync and args.destination in ("", one.destination)]
-    gone = _undeclared(known, declared_now(settings.load().declarations))
-    if not gone:
-        asked = f"{args.sync} into {args.destination}" if args.destination else args.sync
+    ended = [one for one in known if one not in wanted]
+    if not ended:
         raise Refused(
-            f"there is no stream of {asked} that is declared no more",
-            hint="delete the file of the sync, or take the destination out of it, first",
+            f"there is no stream of {asked} that is declared no more and has ended",
+            hint="delete the file of the sync, or take the destination out of it; `./seamline status` says once it has"
+            " ended",
             sync=args.sync,
         )
+    gone = _undeclared(ended, declared_now(settings.load().declarations))
+    if not gone:
+        raise Refused(f"{asked} is declared again", hint="its stream goes on by itself within minutes", sync=args.sync)
     for stream in gone:
         director.forget(stream, by=person(), reason=reason)
         sys.stdout.write(f"{stream} {FORGOTTEN}\n")
@@ -71,16 +76,16 @@ def _forget(director: PlatformStreamDirector, args: argparse.Namespace, reason: 
     return 0
 
 
-def _undeclared(known: list[StreamId], now: DeclaredNow) -> list[StreamId]:
+def _undeclared(ended: list[StreamId], now: DeclaredNow) -> list[StreamId]:
     if now.settled_s is None:
         raise ConfigError(f"nobody knows what is declared: {now.why}", hint="bring the folder of declarations back")
-    said = {one: now.declares(one) if one.sync in now.syncs else False for one in known}
-    if unknown := [one for one, is_declared in said.items() if is_declared is None]:
+    sources = {one: now.source_of(one) if one.sync in now.syncs else "" for one in ended}
+    if unknown := [one for one, source in sources.items() if source is None]:
         raise ConfigError(
             f"whether {unknown[0]} is declared cannot be read from the file of its sync",
             hint="`./seamline validate` says what is wrong in it; a file with another ending than .yaml has to go too",
         )
-    return [one for one, is_declared in said.items() if not is_declared]
+    return [one for one, source in sources.items() if not source]
 
 
 def _streams(director: PlatformStreamDirector, sync: str, destination: str) -> list[StreamId]:

@@ -16,22 +16,23 @@ from seamline.domain.phrase import phrase
 
 @dataclass(frozen=True, slots=True)
 class DeclaredNow:
-    """`syncs`: those of which a file stands, right or wrong. `declares`: whether the file of its sync names the
-    stream's destination; None where that file is wrong. `settled_s`: for how long something has to be gone before that
-    counts; None: what is not seen may be there, and `why`."""
+    """`syncs`: those of which a file stands, right or wrong. `source_of`: from which source the file of its sync brings
+    the stream; "" where it does not name the destination, None where what it names is not known. `settled_s`: for how
+    long something has to be gone before that counts; None: what is not seen may be there, and `why`."""
 
     syncs: frozenset[str]
-    declares: Callable[[StreamId], bool | None]
+    source_of: Callable[[StreamId], str | None]
     settled_s: float | None
     why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamMark:
-    """A stream that is wanted, or was until it was declared no more. `since`: the first look that did not find it,
-    `age_s` ago; None where the newest one has found it."""
+    """A stream that is wanted, or was until it was declared no more, and the source that it reads. `since`: the first
+    look that did not find it, `age_s` ago; None where the newest one has found it."""
 
     stream: StreamId
+    source: str
     is_wanted: bool
     since: datetime | None = None
     age_s: float = 0.0
@@ -66,11 +67,13 @@ def steps(marks: Sequence[StreamMark], now: DeclaredNow) -> list[tuple[StreamId,
 
 
 def _step(mark: StreamMark, now: DeclaredNow) -> Step | None:
-    is_declared = now.declares(mark.stream) if mark.stream.sync in now.syncs else False
-    if now.settled_s is None or is_declared is None:
+    source = now.source_of(mark.stream) if mark.stream.sync in now.syncs else ""
+    if now.settled_s is None or source is None:
         return None
-    if is_declared:
-        return Step.GO_ON if mark.since is not None else None
+    if source:
+        # A new sync under an old name is another one: what has ended would bring the rows of the old source.
+        is_that_one = mark.is_wanted or source == mark.source
+        return Step.GO_ON if mark.since is not None and is_that_one else None
     if mark.since is None:
         return Step.NOTE
     return Step.END if mark.is_wanted and mark.age_s >= now.settled_s else None

@@ -79,7 +79,8 @@ _DECLARED_AGAIN = "undeclared_since = null"
 _STEPS = {
     Step.NOTE: "undeclared_since = clock_timestamp() where is_wanted and undeclared_since is null",
     Step.END: "is_wanted = false where is_wanted and undeclared_since is not null",
-    Step.GO_ON: f"is_wanted = not is_cut_off, wanted_at = clock_timestamp(), {_DECLARED_AGAIN}"
+    Step.GO_ON: "is_wanted = not is_cut_off,"
+    f" wanted_at = case when is_wanted then wanted_at else clock_timestamp() end, {_DECLARED_AGAIN}"
     " where undeclared_since is not null",
 }
 _NOT_PAUSED = "is_paused = false, paused_by = '', paused_at = null, pause_reason = ''"
@@ -256,7 +257,7 @@ class PlatformStreamDirector:
 
         def work(session: Session) -> tuple[StreamMark, ...]:
             cursor = session.execute(
-                "select sync, destination, is_wanted, undeclared_since,"
+                "select sync, destination, plan_json::json->'source'->>'name', is_wanted, undeclared_since,"
                 " coalesce(extract(epoch from clock_timestamp() - undeclared_since), 0)::double precision"
                 " from stream where is_wanted or undeclared_since is not null order by sync, destination"
             )

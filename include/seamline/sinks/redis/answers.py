@@ -61,7 +61,8 @@ _REFUSALS: dict[str, tuple[type[SeamlineError], str, str]] = {
         GateFailed,
         "of table {first} {second} rows are gone that its sorted set names: they were removed by somebody else, or have"
         " expired",
-        "nothing was changed. Compare its live table and repair it, or load it again; then try once more",
+        "nothing was changed. Compare its live table and repair it, or load it again (an incremental snapshot: start it"
+        " anew); then try once more",
     ),
     "OTHERS": (
         Refused,

@@ -18,7 +18,8 @@ _FRACTION = 6
 # As databases print a number without declared digits.
 _EXACT_NUMBER = r"^(-?(0|[1-9][0-9]*)(\.[0-9]+)?|NaN|-?Infinity)$"
 _WITHOUT_SECONDS = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([ T][0-9]{2}(:?[0-9]{2})?)?Z?$"
-_EXPONENT = r"^[+-]?[0-9.]+[eE][+-]?[0-9]+$"
+# As a spreadsheet writes a number with many digits. Java writes 0E-18 and 1E-7, and has rounded nothing.
+_LARGE = r"^[+-]?[0-9.]*[1-9][0-9.]*[eE]\+?[0-9]+$"
 _DIGITS_ALONE, _HEX = r"^-?[0-9]+$", r"^[0-9a-fA-F]*$"
 # Of what others take in more writings than one can answer for.
 _WRITTEN = {
@@ -53,10 +54,11 @@ def require_written(column: Column, texts: pa.Array) -> None:
     with an underscore in them a shorter uuid. Numbers that no Arrow number holds stay their texts."""
     if column.kind in (Kind.DATETIME, Kind.INSTANT) and _any(texts, _WITHOUT_SECONDS):
         raise Inexact(
-            "which leaves hours, minutes or seconds open: in CSV a declared `form`, as `%Y-%m-%d %H:%M`, says which"
+            "which leaves hours, minutes or seconds open: in CSV a declared `form`, as `%Y-%m-%d %H:%M`, says which; a"
+            " text in Parquet has all of them"
         )
-    if column.kind is Kind.DECIMAL and not is_exact_text(column) and _any(texts, _EXPONENT):
-        raise Inexact("which has an exponent, as a spreadsheet writes what it has rounded")
+    if column.kind is Kind.DECIMAL and not is_exact_text(column) and _any(texts, _LARGE):
+        raise Inexact("which has an exponent, as a spreadsheet writes a large number that it has rounded")
     wanted = _EXACT_NUMBER if is_exact_text(column) else _WRITTEN.get(column.kind)
     if wanted and pc.any(pc.invert(pc.match_substring_regex(texts, wanted))).as_py():
         raise ValueError("a text is written otherwise")

@@ -93,9 +93,9 @@ def key_image(table: TopicTable, key: Fields, forms: Mapping[str, str]) -> bytes
     return _image(_key_texts(table, key, forms))
 
 
-def refuse_left_out(row: Fields) -> None:
-    """ValueError: Debezium did not know all of its values."""
-    if left_out := sorted(field for field, value in row.items() if value in STAND_INS):
+def refuse_left_out(table: TopicTable, row: Fields) -> None:
+    """ValueError: Debezium did not know all of the values of its columns."""
+    if left_out := sorted(one.name for one in table.definition.columns if row.get(one.name) in STAND_INS):
         raise ValueError(
             f"its writer left the value of {', '.join(left_out)} out: PostgreSQL's log has it with REPLICA IDENTITY"
             " FULL"

@@ -103,7 +103,7 @@ def _row(payload: Fields, schema: Fields | None, name: str, table: TopicTable) -
         return None
     if not isinstance(row, dict):
         raise TypeError(f"its `{name}` is no JSON object")
-    refuse_left_out(row)
+    refuse_left_out(table, row)
     if schema is None:
         return row, table.forms
     fields = fields_of(schema, name)

@@ -47,7 +47,7 @@ def said(given: Given, table: TopicTable) -> Iterator[Said]:
     if row.keys() == _WITH_SCHEMA and not row.keys() <= table.known:
         raise ValueError("it holds its schema: let its writer's converter say `schemas.enable: false`")
     if any(stand_in in str(given.value) for stand_in in STAND_INS):
-        refuse_left_out(row)
+        refuse_left_out(table, row)
     if not table.definition.is_keyed and (goes or given.headers.get(_OP) == _GOES):
         yield gone(table, row, table.forms)
         return
