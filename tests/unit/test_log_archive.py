@@ -138,8 +138,10 @@ class Store(LocalStore):
 SMALL = PartLimits(records_max=5)
 
 
-def archive(root: Path, log: Log, store: LocalStore | None = None, limits: PartLimits = SMALL) -> StoredArchive:
-    return StoredArchive(store or LocalStore(root), TOPIC, ID, log=log, open_decoder=decoder, limits=limits)
+def archive(
+    root: Path, log: Log, store: LocalStore | None = None, limits: PartLimits = SMALL, topic_id: str = ID
+) -> StoredArchive:
+    return StoredArchive(store or LocalStore(root), TOPIC, topic_id, log=log, open_decoder=decoder, limits=limits)
 
 
 def held(root: Path, log: Log, since: int = 0) -> list[ArchivedMessage]:
@@ -189,6 +191,23 @@ def test_the_files_are_a_table_for_other_tools(tmp_path: Path, checkout: Path) -
     shown = block(checkout, "docs/how-to/archive-the-log.md", "-- DuckDB").replace("42", "1")
     shown = shown.replace("/srv/archive/seamline.core_bank.log", f"{tmp_path}/{TOPIC}")
     assert [row[1:3] for row in duckdb.execute(shown).fetchall()] == [("0-7-1", "c")]
+
+
+def test_a_topic_id_with_slashes_is_one_folder_as_kafka_s_tools_write_it(tmp_path: Path) -> None:
+    log = written(2, 1)
+    archive(tmp_path, log, topic_id="pF//agPNQGCrCDOhoiG9+Q").extend(0, log.at)
+    assert [path.name for path in (tmp_path / TOPIC).iterdir()] == ["pF__agPNQGCrCDOhoiG9-Q"]
+
+
+def test_an_archive_that_was_begun_under_an_id_with_slashes_goes_on_there(tmp_path: Path) -> None:
+    log = written(2, 1)
+    begun = archive(tmp_path, log, topic_id="pF").extend(0, 3)
+    (tmp_path / TOPIC / "pF").rename(tmp_path / TOPIC / "moved")
+    (tmp_path / TOPIC / "pF").mkdir()
+    (tmp_path / TOPIC / "moved").rename(tmp_path / TOPIC / "pF" / "agPN")
+    assert archive(tmp_path, log, topic_id="pF/agPN").archived() == begun
+    archive(tmp_path, log, topic_id="pF/agPN").extend(3, log.at)
+    assert [path.name for path in (tmp_path / TOPIC).iterdir()] == ["pF"]
 
 
 def test_a_file_ends_with_a_transaction_unless_one_fills_it(tmp_path: Path) -> None:

@@ -27,6 +27,9 @@ from seamline.ports.log_archive import RawLog
 
 log = logging.getLogger(__name__)
 
+# RFC 4648, section 5.
+_FOR_NAMES = str.maketrans("+/", "-_")
+
 
 @dataclass(frozen=True, slots=True)
 class PartLimits:
@@ -37,7 +40,8 @@ class PartLimits:
 
 
 class StoredArchive:
-    """`topic` and `topic_id` name its folder: a topic that is made again has an archive of its own."""
+    """`topic` and `topic_id` name its folder: a topic that is made again has an archive of its own. That asks the store
+    where the id has a slash."""
 
     def __init__(
         self,
@@ -54,7 +58,7 @@ class StoredArchive:
         self._log = log
         self._open_decoder = open_decoder
         self._limits = limits or PartLimits()
-        self._manifest = Manifest(store, f"{topic}/{topic_id}")
+        self._manifest = Manifest(store, _folder(store, topic, topic_id))
 
     def archived(self) -> Archived:
         return self._manifest.archived()
@@ -209,6 +213,14 @@ def _on_this_disk() -> Iterator[None]:
             f"a file of the archive cannot be kept for a moment on this machine: {exc}",
             hint="make room where its temporary files lie; the next maintenance goes on",
         ) from exc
+
+
+def _folder(store: Store, topic: str, topic_id: str) -> str:
+    """The id as Kafka's own tools show it, in the alphabet of base64 for names; its client may have `/` in it, and
+    readers of S3 take no path with two of them. An archive that was begun under such a path goes on there."""
+    named = f"{topic}/{topic_id.translate(_FOR_NAMES)}"
+    begun = f"{topic}/{topic_id}"
+    return begun if begun != named and Manifest(store, begun).beginnings() else named
 
 
 def _digest_of(batches: Iterable[Sequence[LogMessage]]) -> MessagesDigest:
