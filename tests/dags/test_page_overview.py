@@ -275,7 +275,10 @@ def test_streams_that_are_declared_no_more_stand_on_the_overview_for_who_may_see
     signed_in: TestClient, platform: results.Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = StreamId("payments", "warehouse")
-    platform.stream_marks = (StreamMark(results.STREAM, True), StreamMark(gone, False, NOON))
+    platform.stream_marks = (
+        StreamMark(results.STREAM, "core_bank", is_wanted=True),
+        StreamMark(gone, "core_bank", is_wanted=False, since=NOON),
+    )
     platform.reports = {gone: replace(results.report(), stream=gone)}
     assert "Not declared any more" not in signed_in.get("/page").text
     monkeypatch.setattr(access, "may_see", lambda *_: True)
