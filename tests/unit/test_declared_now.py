@@ -11,7 +11,6 @@ from seamline.cli.seen import Seen, Streams
 from seamline.cli.status_text import whole
 from seamline.domain.declared import DeclaredNow, Step, StreamMark, steps
 from seamline.domain.ledger import StreamId
-from seamline.sources.mariadb.position import BinlogPosition
 from seamline.spec.declared import ALL_GONE_S, SETTLED_S, declared_now
 from tests.unit.declared import SYNC, write_declarations
 
@@ -147,12 +146,11 @@ def test_a_file_that_the_system_does_not_give_is_no_deletion(folder: Path, monke
 
 
 def test_status_says_once_what_became_of_it_and_is_not_red_for_that() -> None:
-    at = BinlogPosition("0-1-7", "bin.000001", 99)
-    seen = Seen(Streams((), {}, {}, (), (), [(ENDED, at), (MISSED, None)]), ())
+    seen = Seen(Streams((), {}, {}, (), (), [ENDED, MISSED]), ())
     ended, ending = whole(seen).strip().split("\n\n")
     assert ended == (
-        "settlement@warehouse: not declared any more since 2026-11-30 07:00:00 +00:00; its stream has ended at 0-1-7"
-        " bin.000001:99, where it goes on once it is declared again. The log keeps what it needs for that:"
+        "settlement@warehouse: not declared any more since 2026-11-30 07:00:00 +00:00; its stream has ended, and"
+        " goes on from its position once it is declared again. The log keeps what it needs for that:"
         " `./seamline stream forget settlement warehouse` lets go of it"
     )
     assert "its stream ends within minutes if that stays so" in ending

@@ -96,7 +96,7 @@ FIGURES = (
         cure="[all alarms](alarms.md)",
     ),
     Figure(
-        "streams that are declared no more: since when, where each stands, and whether it `has_ended`",
+        "streams that are declared no more: since when, and whether it `has_ended`",
         "one entry each",
         ("undeclared[]",),
         cure="[take a sync away](../how-to/take-a-sync-away.md)",

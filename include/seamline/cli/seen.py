@@ -14,7 +14,6 @@ from seamline.domain.declared import StreamMark
 from seamline.domain.errors import TransientError
 from seamline.domain.ledger import StreamId
 from seamline.domain.masking import Hidden, masked
-from seamline.domain.position import Position
 from seamline.domain.runs import Reconciliation
 from seamline.domain.separate import COMPARED_ONLY
 from seamline.domain.sign_off import SignOff
@@ -35,14 +34,14 @@ from seamline.sync.stream_state import StreamState, Word, alarms_over, stream_st
 @dataclass(frozen=True, slots=True)
 class Streams:
     """All streams as of now, their findings, and the open alarms: those that hold, and those that are over.
-    `undeclared`: those that are declared no more, with where each stands."""
+    `undeclared`: those that are declared no more."""
 
     wanted: Sequence[WantedStream]
     states: Mapping[StreamId, StreamState]
     findings: Mapping[StreamId, int]
     alarms: Sequence[Alarm]
     over: Sequence[Alarm]
-    undeclared: Sequence[tuple[StreamMark, Position | None]] = ()
+    undeclared: Sequence[StreamMark] = ()
 
     def of(self, sync: str, declared: Sequence[str]) -> list[StreamState]:
         """Those of one sync, in the order of its declared destinations."""
@@ -161,8 +160,7 @@ def look_at_streams(store: PlatformStore) -> Streams:
     over = alarms_over(alarms, states, hosts)
     findings = {stream: one.findings for stream, one in reports.items()}
     holds = [one for one in alarms if one not in over]
-    at = {stream: one.position for stream, one in reports.items()}
-    undeclared = [(one, at.get(one.stream)) for one in marks if one.since is not None]
+    undeclared = [one for one in marks if one.since is not None]
     return Streams(wanted, states, findings, holds, [one for one in alarms if one in over], undeclared)
 
 

@@ -22,9 +22,8 @@ def whole(seen: Seen) -> dict[str, Any]:
                 "stream": str(mark.stream),
                 "since": mark.since,
                 "has_ended": not mark.is_wanted,
-                "position": str(position) if position else None,
             }
-            for mark, position in seen.streams.undeclared
+            for mark in seen.streams.undeclared
         ],
         "alarms": [{**one, "is_over": (one["kind"], one["subject"]) in over} for one in alarms],
     }

@@ -34,8 +34,8 @@ def whole(seen: Seen) -> str:
 
 
 def _undeclared(seen: Seen) -> Iterator[str]:
-    for mark, position in seen.streams.undeclared:
-        yield f"\n{mark.stream}: {mark.in_words(position)}\n"
+    for mark in seen.streams.undeclared:
+        yield f"\n{mark.stream}: {mark.in_words()}\n"
 
 
 def _sync(one: SyncSeen, seen: Seen) -> str:

@@ -37,18 +37,17 @@ class StreamMark:
     since: datetime | None = None
     age_s: float = 0.0
 
-    def in_words(self, position: object = None, zone: tzinfo = UTC) -> str:
-        """Of one that is not declared, behind the stream's name. `position`: where it stands, if that is known."""
+    def in_words(self, zone: tzinfo = UTC) -> str:
+        """Of one that is not declared, behind the stream's name."""
         since = moment_in_words(self.since, zone) if self.since else ""
         if self.is_wanted:
             return phrase(
                 "not declared any more since %(since)s; its stream ends within minutes if that stays so", since=since
             )
         return phrase(
-            "not declared any more since %(since)s; its stream has ended at %(position)s, where it goes on once it is"
+            "not declared any more since %(since)s; its stream has ended, and goes on from its position once it is"
             " declared again. The log keeps what it needs for that: `%(command)s` lets go of it",
             since=since,
-            position=position or phrase("no position"),
             command=f"./seamline stream forget {self.stream.sync} {self.stream.destination}",
         )
 

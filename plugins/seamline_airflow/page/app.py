@@ -180,7 +180,7 @@ def page(
         seen = overview.read(visible, before=before, now=datetime.now(UTC), who=acting.name_of(visit.user))
         may = {name: sign_pages.rights(visit.user, name) for name in seen.with_acts}
         gone = () if before else reports.undeclared()
-        gone = [one for one in gone if access.may_see(visit.user, one[0].stream.sync)]
+        gone = [one for one in gone if access.may_see(visit.user, one.stream.sync)]
         return render("overview.html", visit, before=before, seen=seen, may=may, lags=reports.lags(), gone=gone)
     access.require(visit.user, sync)
     if business_date:

@@ -17,7 +17,6 @@ from seamline.domain.cut_state import CutState, newest_of_live
 from seamline.domain.declared import StreamMark
 from seamline.domain.ledger import StreamId
 from seamline.domain.phrase import phrase
-from seamline.domain.position import Position
 from seamline.domain.repair import is_by_command_line
 from seamline.domain.runs import Reconciliation, RunKind
 from seamline.domain.separate import COMPARED_ONLY
@@ -172,12 +171,10 @@ def _lag_in_words(stream: StreamId, values: Sequence[float | None]) -> str:
     )
 
 
-def undeclared() -> list[tuple[StreamMark, Position | None]]:
-    """Streams that are declared no more, each with where it stands."""
+def undeclared() -> list[StreamMark]:
+    """Streams that are declared no more."""
     with parts.director() as director:
-        marks = [one for one in director.marks() if one.since is not None]
-        found = director.readable_reports()[0] if marks else {}
-    return [(one, found[one.stream].position if one.stream in found else None) for one in marks]
+        return [one for one in director.marks() if one.since is not None]
 
 
 def read_sync(sync: str, *, dates: int = headline.DATES, detail: Detail = Detail.WHOLE) -> SyncReport:
